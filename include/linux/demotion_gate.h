@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _LINUX_DEMOTION_GATE_H
+#define _LINUX_DEMOTION_GATE_H
+
+#include <linux/jump_label.h>
+#include <linux/nodemask.h>
+
+struct attribute_group;
+struct kobject;
+
+#ifdef CONFIG_DEMOTION_GATE
+
+DECLARE_STATIC_KEY_FALSE(demotion_gate_key);
+
+/**
+ * demotion_gate_is_open() - Are there demotion targets to maintain and to use?
+ *
+ * Context: Any. The answer is stable only for a caller that holds
+ *	    cpus_read_lock() and get_online_mems(), or runs in a CPU or memory
+ *	    hotplug callback.
+ * Return: true while the gate is open.
+ */
+static inline bool demotion_gate_is_open(void)
+{
+	return static_branch_unlikely(&demotion_gate_key);
+}
+
+void demotion_gate_node_event(void);
+void demotion_gate_add_sysfs(struct kobject *numa_kobj);
+
+/*
+ * Provided by the file that keeps node_demotion[]. A caller holds
+ * cpus_read_lock() and get_online_mems(), or is a CPU or memory hotplug
+ * callback; it does not hold the lock of the tier code.
+ */
+
+/**
+ * demotion_targets_build() - Build the demotion targets and settle the top tier
+ *
+ * Context: See above. Sleeps for an RCU grace period.
+ */
+void demotion_targets_build(void);
+
+/**
+ * demotion_targets_clear() - Leave no node a demotion target
+ *
+ * Nor those without memory: they may get some while the gate is closed.
+ *
+ * Context: See above. May sleep, but waits for no grace period.
+ */
+void demotion_targets_clear(void);
+
+/**
+ * demotion_top_tier_refresh() - Settle the top tier after N_CPU changed
+ *
+ * NUMA balancing asks for it whether the gate is open or not.
+ *
+ * Context: See above. May sleep, but waits for no grace period.
+ */
+void demotion_top_tier_refresh(void);
+
+/**
+ * demotion_targets_get() - Which nodes does a node demote to first?
+ * @node: the node
+ * @targets: set to these nodes; empty if there are none
+ *
+ * Context: Any, none of the above is needed. The answer may be out of date
+ *	    when it arrives.
+ */
+void demotion_targets_get(int node, nodemask_t *targets);
+
+extern const struct attribute_group node_demotion_attr_group;
+
+#else
+
+static inline bool demotion_gate_is_open(void)
+{
+	return false;
+}
+
+static inline void demotion_gate_node_event(void)
+{
+}
+
+static inline void demotion_gate_add_sysfs(struct kobject *numa_kobj)
+{
+}
+
+#endif /* CONFIG_DEMOTION_GATE */
+
+#endif /* _LINUX_DEMOTION_GATE_H */

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What every part of the lab needs: where things are, how to run a program, how to fail."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build"
+CACHE = Path(os.environ.get("DEMOTION_GATE_CACHE", "~/.cache/demotion-gate")).expanduser()
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+class LabError(Exception):
+    """A failure the user can act on: where, what was expected, what was found, what to do."""
+
+    def __init__(self, where: str, *, expected: str, found: str, do: str) -> None:
+        super().__init__(f"{where}\n  expected: {expected}\n  found:    {found}\n  do:       {do}")
+
+
+def say(message: str) -> None:
+    """One line of progress."""
+    console.print(message)
+    sys.stdout.flush()
+
+
+def tail(log: Path, lines: int = 30) -> str:
+    """The last lines of a log, for an error message."""
+    if not log.exists():
+        return f"(no log at {log})"
+    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    log: Path | None = None,
+    stdin: str | None = None,
+    check: bool = True,
+    timeout: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program; output is captured, or appended to `log`. A failure becomes a LabError with the tail.
+
+    `env` is added to the environment. stdout and stderr come back joined.
+    """
+    words = [str(word) for word in command]
+    merged = {**os.environ, **(env or {})}
+    if log:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a") as out:
+            out.write(f"$ {shlex.join(words)}\n")
+            out.flush()
+            done = subprocess.run(
+                words, cwd=cwd, env=merged, input=stdin, text=True, stdout=out, stderr=subprocess.STDOUT, timeout=timeout
+            )
+        shown = tail(log)
+    else:
+        done = subprocess.run(
+            words, cwd=cwd, env=merged, input=stdin, text=True, errors="replace",
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
+        )
+        shown = "\n".join((done.stdout or "").splitlines()[-30:])
+    if check and done.returncode:
+        raise LabError(
+            shlex.join(words),
+            expected="exit status 0",
+            found=f"exit status {done.returncode}\n{shown}",
+            do=f"read {log}" if log else "run the command by hand",
+        )
+    return done
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path`, so that two checkouts can share one cache."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another run that holds {path}")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,29 @@
+// where: node_random\(&nd->preferred\)
+
+@one_mask@
+declaration d;
+identifier nd, target;
+typedef nodemask_t;
+@@
+next_demotion_node(...) {
+<+...
+	int target;
++	nodemask_t preferred;
+...+>
+}
+
+@choose@
+identifier nd, target;
+@@
+next_demotion_node(...) {
+<+...
+-	target = node_random(&nd->preferred);
++	/*
++	 * node_random() reads the mask more than once, and would return
++	 * MAX_NUMNODES for one that is cleared in between.
++	 */
++	preferred = nd->preferred;
++	barrier();
++	target = node_random(&preferred);
+...+>
+}

@@ -1,0 +1,4 @@
+0,/^\(DEM[P-Z]\|DE[N-Z]\|D[F-Z]\)/{
+//i\
+@include MAINTAINERS
+}

@@ -1,0 +1,18 @@
+// where: \bnuma_init_sysfs\(
+
+@header@
+@@
+ #include <linux/mempolicy.h>
++#include <linux/demotion_gate.h>
+
+@sysfs@
+identifier numa_kobj;
+@@
+numa_init_sysfs(...) {
+ ...
+ numa_kobj = kobject_create_and_add("numa", ...);
+ ... when any
++	demotion_gate_add_sysfs(numa_kobj);
+ return 0;
+ ... when any
+}

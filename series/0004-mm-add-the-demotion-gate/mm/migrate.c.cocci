@@ -1,0 +1,110 @@
+// where: ^static .*\bnode_demotion\b
+// gone: set_migration_target_nodes\(\);
+// gone: \bCPUHP_
+
+@header@
+@@
+ #include <linux/migrate.h>
++#include <linux/demotion_gate.h>
+
+@target@
+declaration d;
+statement S;
+@@
+next_demotion_node(...) {
+... when any
+d
++
++	if (!demotion_gate_is_open())
++		return NUMA_NO_NODE;
++
+S
+... when any
+}
+
+@clear@
+identifier node;
+iterator name for_each_online_node;
+statement S;
+@@
+-static void __disable_all_migrate_targets(void)
++void demotion_targets_clear(void)
+ {
+ int node;
+-for_each_online_node(node)
++for (node = 0; node < nr_node_ids; node++)
+ S
+ }
+
+@clear_callers@
+@@
+-__disable_all_migrate_targets();
++demotion_targets_clear();
+
+@build@
+@@
+-static void __set_migration_target_nodes(void)
++void demotion_targets_build(void)
+ {
+ ...
+ }
++
++void demotion_targets_get(int node, nodemask_t *targets)
++{
++	int target = NUMA_NO_NODE;
++
++	if (node_state(node, N_MEMORY))
++		target = next_demotion_node(node);
++
++	nodes_clear(*targets);
++	if (target != NUMA_NO_NODE)
++		node_set(target, *targets);
++}
++
++/* This kernel has no memory tiers. */
++void demotion_top_tier_refresh(void)
++{
++}
+
+@going@
+@@
+migrate_on_reclaim_callback(...) {
+<+...
+-disable_all_migrate_targets();
++if (demotion_gate_is_open())
++	disable_all_migrate_targets();
+...+>
+}
+
+@node_event@
+@@
+migrate_on_reclaim_callback(...) {
+<+...
+-__set_migration_target_nodes();
++demotion_gate_node_event();
+...+>
+}
+
+@unlocked@
+@@
+-static void set_migration_target_nodes(void) { ... }
+
+@online@
+@@
+-static int migration_online_cpu(...) { ... }
+
+@offline@
+@@
+-static int migration_offline_cpu(...) { ... }
+
+@init@
+identifier ret;
+@@
+migrate_on_reclaim_init(...) {
+-int ret;
+-ret = cpuhp_setup_state_nocalls(...);
+-WARN_ON(ret < 0);
+-ret = cpuhp_setup_state(...);
+-WARN_ON(ret < 0);
+...
+}

@@ -1,0 +1,11 @@
+# where: ^static .*\bnode_demotion\b
+# gone: CONFIG_HOTPLUG_CPU
+# gone: set_migration_target_nodes\(
+/^#if defined(CONFIG_HOTPLUG_CPU)$/c\
+#ifdef CONFIG_DEMOTION_GATE
+s,^#endif /\* CONFIG_HOTPLUG_CPU \*/$,#endif /* CONFIG_DEMOTION_GATE */,
+/^ \* being single-threaded\.$/c\
+ * being single-threaded, and by demotion_gate_lock for policy writers.
+/^ \* These .* get_online_mems()\./,/^ \* set_migration_target_nodes()\.$/c\
+ * The targets themselves are built by the gate's notifier, which runs after\
+ * this one.

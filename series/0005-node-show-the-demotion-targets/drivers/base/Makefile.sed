@@ -1,0 +1,2 @@
+/^obj-$(CONFIG_NUMA)	+= node\.o$/a\
+obj-$(CONFIG_DEMOTION_GATE)	+= node_demotion.o

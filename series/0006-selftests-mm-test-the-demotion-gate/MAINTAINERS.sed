@@ -1,0 +1,2 @@
+/^F:	mm\/demotion_gate\.c$/a\
+F:	tools/testing/selftests/mm/demotion_gate.c

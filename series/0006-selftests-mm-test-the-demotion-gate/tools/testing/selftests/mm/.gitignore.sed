@@ -1,0 +1,2 @@
+/^compaction_test$/a\
+demotion_gate

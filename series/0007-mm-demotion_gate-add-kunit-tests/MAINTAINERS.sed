@@ -1,0 +1,2 @@
+/^F:	mm\/demotion_gate\.c$/a\
+F:	mm/tests/demotion_gate_kunit.c
