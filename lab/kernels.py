@@ -91,7 +91,7 @@ def debian(name: str) -> Kernel:
     stamp = cache / "stock.from"
     state = tarball.stat()
     wanted = f"{tarball} {state.st_size} {int(state.st_mtime)}\n"
-    with locked(cache / "lock"):
+    with locked(cache / "unpack.lock"):  # not the build lock: reading a tree need not wait for a build
         if not stamp.exists() or stamp.read_text() != wanted:
             say(f"unpacking {tarball}")
             shutil.rmtree(source, ignore_errors=True)

@@ -308,6 +308,7 @@ static void __init demotion_gate_add_debugfs(void)
 				   &demotion_counter_fops);
 }
 
+/* The tier code puts the nodes into their tiers in a late_initcall(). */
 static int __init demotion_gate_init(void)
 {
 	int ret;
@@ -347,5 +348,4 @@ static int __init demotion_gate_init(void)
 
 	return 0;
 }
-/* The tier code puts the nodes into their tiers in a late_initcall(). */
 late_initcall_sync(demotion_gate_init);

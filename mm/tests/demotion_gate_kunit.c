@@ -20,16 +20,18 @@ static const struct {
 
 static void demotion_gate_opens_test(struct kunit *test)
 {
-	int i, nodes;
+	enum demotion_gate_policy policy;
+	int i, nodes, open_from;
 
-	for (i = 0; i < ARRAY_SIZE(demotion_gate_opens); i++)
+	for (i = 0; i < ARRAY_SIZE(demotion_gate_opens); i++) {
+		policy = demotion_gate_opens[i].policy;
+		open_from = demotion_gate_opens[i].open_from;
 		for (nodes = 0; nodes <= 8; nodes++)
-			KUNIT_EXPECT_EQ_MSG(test,
-				demotion_gate_wants_open(demotion_gate_opens[i].policy, nodes),
-				nodes >= demotion_gate_opens[i].open_from,
-				"policy %s, %d nodes with memory",
-				demotion_gate_policies[demotion_gate_opens[i].policy],
-				nodes);
+			KUNIT_EXPECT_EQ_MSG(test, nodes >= open_from,
+					    demotion_gate_wants_open(policy, nodes),
+					    "policy %s, %d nodes with memory",
+					    demotion_gate_policies[policy], nodes);
+	}
 }
 
 /* Does an event build? By what the last build saw: nothing, this, or else. */
@@ -50,20 +52,23 @@ static void demotion_event_rebuilds_test(struct kunit *test)
 {
 	const nodemask_t cpu_nodes = nodemask_of_node(0);
 	nodemask_t built[NR_BUILT];
+	bool rebuilds;
 	int i, b;
 
 	nodes_clear(built[BUILT_NOTHING]);
 	built[BUILT_SAME] = cpu_nodes;
 	nodes_complement(built[BUILT_OTHER], cpu_nodes);
 
-	for (i = 0; i < ARRAY_SIZE(demotion_event_rows); i++)
-		for (b = 0; b < NR_BUILT; b++)
-			KUNIT_EXPECT_EQ_MSG(test,
-				demotion_event_rebuilds(demotion_event_rows[i].policy,
-							demotion_event_rows[i].event,
-							&built[b], &cpu_nodes),
-				demotion_event_rows[i].rebuilds[b],
-				"row %d, built for %d", i, b);
+	for (i = 0; i < ARRAY_SIZE(demotion_event_rows); i++) {
+		for (b = 0; b < NR_BUILT; b++) {
+			rebuilds = demotion_event_rebuilds(demotion_event_rows[i].policy,
+							   demotion_event_rows[i].event,
+							   &built[b], &cpu_nodes);
+			KUNIT_EXPECT_EQ_MSG(test, rebuilds,
+					    demotion_event_rows[i].rebuilds[b],
+					    "row %d, built for %d", i, b);
+		}
+	}
 }
 
 /*
@@ -250,4 +255,5 @@ static struct kunit_suite demotion_gate_suite = {
 	.exit = demotion_gate_test_exit,
 	.test_cases = demotion_gate_cases,
 };
+
 kunit_test_suite(demotion_gate_suite);

@@ -1,9 +1,7 @@
 // where: node_random\(&nd->preferred\)
 
-@one_mask@
-declaration d;
-identifier nd, target;
-typedef nodemask_t;
+@declare@
+identifier target;
 @@
 next_demotion_node(...) {
 <+...
@@ -16,14 +14,16 @@ next_demotion_node(...) {
 identifier nd, target;
 @@
 next_demotion_node(...) {
-<+...
--	target = node_random(&nd->preferred);
+...
+ rcu_read_lock();
 +	/*
 +	 * node_random() reads the mask more than once, and would return
 +	 * MAX_NUMNODES for one that is cleared in between.
 +	 */
 +	preferred = nd->preferred;
 +	barrier();
++
+-	target = node_random(&nd->preferred);
 +	target = node_random(&preferred);
-...+>
+...
 }

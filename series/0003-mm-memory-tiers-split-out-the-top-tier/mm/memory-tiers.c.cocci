@@ -20,6 +20,7 @@ establish_demotion_targets(...) {
 <+...
 -	list_for_each_entry_reverse(memtier, &memory_tiers, list) S
 +	refresh_top_tier();
++
 ...+>
 }
 

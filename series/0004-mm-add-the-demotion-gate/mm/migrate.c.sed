@@ -1,6 +1,8 @@
 # where: ^static .*\bnode_demotion\b
 # gone: CONFIG_HOTPLUG_CPU
 # gone: set_migration_target_nodes\(
+# gone: get_online_mems\(\) already
+# gone: \* React to hotplug
 /^#if defined(CONFIG_HOTPLUG_CPU)$/c\
 #ifdef CONFIG_DEMOTION_GATE
 s,^#endif /\* CONFIG_HOTPLUG_CPU \*/$,#endif /* CONFIG_DEMOTION_GATE */,
@@ -9,3 +11,19 @@ s,^#endif /\* CONFIG_HOTPLUG_CPU \*/$,#endif /* CONFIG_DEMOTION_GATE */,
 /^ \* These .* get_online_mems()\./,/^ \* set_migration_target_nodes()\.$/c\
  * The targets themselves are built by the gate's notifier, which runs after\
  * this one.
+# The comments above functions that are gone
+/^\/\*$/{
+N
+/get_online_mems() already\.$/{
+N
+N
+d
+}
+/\n \* React to hotplug/{
+:rest
+N
+/\n \*\/$/!b rest
+N
+d
+}
+}

@@ -1,0 +1,658 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The comparison: randomised blocks of boots, in which stock and series kernels do the same work.
+
+A block boots each kernel once, in random order. In a series boot the policies take turns on the running kernel, in
+random order, so that they share the boot; stock has boots of its own. `stock2` and `auto2` are the same kernel and
+policy a second time: what differs between them and `stock` and `auto` is noise, and the report says how much there is.
+
+A run is a folder: plan.json (the design, the seed, the order of all boots, the kernels' digests) and data.csv, to
+which each boot's numbers are appended when it ends. A run that was stopped goes on with the boots that are missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import random
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+
+from . import build, kernels, stats
+from .boots import COUNTERS, GATE
+from .common import ROOT, LabError, console, say
+from .guest import Guest, boot as boot_guest
+from .kernels import Kernel
+from .stats import DONE, OK, Row
+
+TRACING = "/sys/kernel/tracing"
+DEMOTION = "demotion|migration_target|migrate_target"  # names on the stack of a wait that the demotion code asked for
+TRACE = "debug"  # the kernel variant that counts and does not time
+SEED = 20210806
+
+
+@dataclass(frozen=True)
+class Part:
+    """One topology: what is done in its boots, by which arms, in how many blocks."""
+
+    topology: str
+    scenarios: tuple[str, ...]
+    arms: tuple[str, ...]
+    blocks: int
+    cpus: int | None = None  # None: as many as the topology has
+    variant: str = "plain"
+
+    @property
+    def name(self) -> str:
+        return f"{self.topology}/{self.cpus}" if self.cpus else self.topology
+
+
+@dataclass(frozen=True)
+class Design:
+    """How much is measured. Everything here is fixed before the first boot and written into the report."""
+
+    name: str
+    parts: tuple[Part, ...]
+    stress_seconds: int = 3
+    stress_workers: str = "1"  # a number, or a share of the CPUs: "10%"
+    memory_cycles: int = 20
+    cpu_cycles: int = 20
+    smt_cycles: int = 2
+    suspend_cycles: int = 2
+    node_cycles: int = 5
+    traced_cycles: int = 5
+    margin: float = stats.MARGIN
+
+
+GATED = ("auto", "always", "never")
+FULL = ("stock", "stock2", "auto", "auto2", "always", "never")
+THREE = ("stock", "auto", "always")
+
+DESIGNS = {
+    "quick": Design(
+        "quick",
+        (
+            Part("one", ("memhotplug", "memory", "cpu"), THREE, blocks=4),
+            Part("hot-add", ("node",), ("auto",), blocks=1),  # for the picture
+        ),
+        memory_cycles=25,
+        cpu_cycles=25,
+    ),
+    "default": Design(
+        "default",
+        (
+            Part("one", ("memhotplug", "memory", "cpu"), FULL, blocks=8),
+            Part("two-socket", ("cpu",), THREE, blocks=4),
+            Part("one", ("smt", "suspend"), THREE, blocks=4, cpus=8),
+            Part("one", ("smt",), THREE, blocks=3, cpus=16),
+            Part("hot-add", ("node",), THREE, blocks=3),
+            Part("one", ("memory", "cpu"), THREE, blocks=1, variant=TRACE),
+        ),
+    ),
+}
+
+
+def lkp(design: Design) -> Design:
+    """The shape of the 0-day robot's original report: two sockets, nr_threads 10 %, 60 s, class os, test memhotplug.
+
+    The class is where the robot files the test; with a test named, it runs that one alone.
+    """
+    parts = (Part("two-socket", ("memhotplug",), THREE, blocks=3),)
+    return replace(design, name=f"{design.name}-lkp", parts=parts, stress_seconds=60, stress_workers="10%")
+
+
+SHAPES = {"lkp": lkp}
+
+
+# What is done in a boot
+
+
+@dataclass
+class Slot:
+    """One arm's turn at one scenario in a boot, and what it measures."""
+
+    guest: Guest
+    design: Design
+    cpus: int
+    arm: str
+    memory_block: str = ""  # the block that all arms of this boot toggle
+    rows: list[tuple[str, int, str, float, str, float]] = field(default_factory=list)
+
+    def add(
+        self, metric: str, value: float, *, cycle: int = 0, target: str = "", at: float = 0.0, result: str = OK
+    ) -> None:
+        self.rows.append((metric, cycle, target, at, result, value))
+
+    def sh(self, script: str, timeout: float = 60) -> str:
+        return self.guest.sh(script, timeout=timeout, check=True).text
+
+
+def toggled(text: str) -> Iterator[tuple[int, str, str, int, str]]:
+    """cycle, target, action, ns, result of each event, from what the guest's toggle program prints."""
+    for line in text.splitlines():
+        fields = line.strip().split(",")
+        if len(fields) == 6 and fields[1].isdigit():
+            yield int(fields[1]), fields[2], fields[3], int(fields[4]), fields[5]
+
+
+def toggle_command(slot: Slot, what: str, cycles: int, block: str = "") -> str:
+    # Named, as a block that toggle looks for itself would be tried by events that no row stands for.
+    block = block or slot.memory_block
+    return f"toggle {what} --cycles {cycles}" + (f" --blocks {block}" if what == "memory" and block else "")
+
+
+def toggle(slot: Slot, what: str, cycles: int, *, block: str = "", timeout: float = 120) -> None:
+    """Run the guest's toggle program: one row an event."""
+    for cycle, target, action, ns, result in toggled(slot.sh(toggle_command(slot, what, cycles, block), timeout)):
+        slot.add(f"{action}_ms", ns / 1e6, cycle=cycle, target=target, result=result)
+
+
+STRESS = re.compile(r"\bmemhotplug\s+(\d+)\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s+([\d.]+)\s")
+
+
+def stress_command(design: Design, cpus: int) -> str:
+    workers = design.stress_workers
+    count = max(1, cpus * int(workers[:-1]) // 100) if workers.endswith("%") else int(workers)
+    return f"stress-ng --memhotplug {count} --timeout {design.stress_seconds} --metrics-brief --temp-path /tmp"
+
+
+def memhotplug(slot: Slot) -> None:
+    text = slot.sh(stress_command(slot.design, slot.cpus) + " 2>&1", slot.design.stress_seconds + 60)
+    found = STRESS.search(text)
+    if not found:
+        raise LabError("stress-ng --memhotplug", expected="a line of metrics", found=text[-400:], do="read the log")
+    slot.add("ops_count", int(found[1]))
+    slot.add("ops_per_sec", float(found[3]))
+
+
+def memory(slot: Slot) -> None:
+    toggle(slot, "memory", slot.design.memory_cycles)
+
+
+def cpu(slot: Slot) -> None:
+    toggle(slot, "cpu", slot.design.cpu_cycles)
+
+
+def smt(slot: Slot) -> None:
+    """All but one CPU offlined one after another, then onlined again; beside the single events, the whole switch."""
+    toggle(slot, "smt", slot.design.smt_cycles, timeout=300)
+    for cycle in range(slot.design.smt_cycles):
+        for action in ("off", "on"):
+            events = [row for row in slot.rows if row[0] == f"{action}_ms" and row[1] == cycle and row[4] == OK]
+            if events:
+                slot.add(f"switch_{action}_ms", sum(row[5] for row in events), cycle=cycle)
+
+
+def suspend_times(log: str) -> dict[str, float]:
+    """Milliseconds, from the kernel's own messages, of one pm_test=processors cycle."""
+    at: dict[str, float] = {}
+    marks = {
+        "entry": r"PM: suspend entry", "off": r"Disabling non-boot CPUs", "on": r"Enabling non-boot CPUs",
+        "up": r"CPU\d+ is up", "exit": r"PM: suspend exit", "down": r"CPU \d+ is now offline",
+    }
+    for line in log.splitlines():
+        stamp = re.match(r"(?:<\d+>)?\[\s*(\d+\.\d+)\]", line)
+        for name, mark in marks.items():
+            if stamp and re.search(mark, line):
+                at[name] = 1000 * float(stamp[1])
+    spans = {"suspend_ms": ("entry", "exit"), "cpus_off_ms": ("off", "down"), "cpus_on_ms": ("on", "up")}
+    return {name: at[end] - at[start] for name, (start, end) in spans.items() if start in at and end in at}
+
+
+def suspend(slot: Slot) -> None:
+    slot.sh("echo 0 >/sys/module/suspend/parameters/pm_test_delay; echo processors >/sys/power/pm_test")
+    for cycle in range(slot.design.suspend_cycles):
+        times = suspend_times(slot.sh("dmesg -c >/dev/null; echo mem >/sys/power/state; dmesg"))
+        if not times:
+            raise LabError("suspend", expected="PM: messages in dmesg", found="none", do="read the guest's log")
+        for metric, value in times.items():
+            slot.add(metric, value, cycle=cycle)
+
+
+# In the guest, no program is started between two samples: only the shell's own words, so that ten a second are cheap.
+SAMPLER = f"""
+sample() {{
+    while [ -e /tmp/sampling ]; do
+        read up _ </proc/uptime; read mem </sys/devices/system/node/has_memory
+        open=; rebuilds=
+        [ -e {GATE}/open ] && read open <{GATE}/open
+        [ -e {COUNTERS}/rebuilds ] && read rebuilds <{COUNTERS}/rebuilds
+        echo "$up,$mem,$open,$rebuilds"
+        usleep 50000 2>/dev/null || sleep 0.05
+    done
+}}
+: >/tmp/sampling
+sample >/tmp/samples 2>/dev/null </dev/null &
+"""
+
+
+def node(slot: Slot) -> None:
+    """Node 1 has one block of memory, in a DIMM: when it goes, the node's last goes; when it comes, the first comes."""
+    size = f"{int(slot.guest.read('/sys/devices/system/memory/block_size_bytes'), 16) >> 20}M"
+    slot.sh(SAMPLER)
+    start = float(slot.sh("read up _ </proc/uptime; echo $up"))
+    time.sleep(0.3)
+    dimm = slot.guest.plug(size)
+    block = slot.sh("cd /sys/devices/system/node/node1 && echo memory*").strip().removeprefix("memory")
+    time.sleep(0.3)
+    toggle(slot, "memory", slot.design.node_cycles, block=block)
+    time.sleep(0.3)
+    slot.guest.unplug(dimm)
+    time.sleep(0.3)
+    text = slot.sh("rm /tmp/sampling; sleep 0.3; cat /tmp/samples")
+    for line in text.splitlines():
+        fields = line.strip().split(",")
+        if len(fields) != 4 or not fields[0]:
+            continue
+        at = float(fields[0]) - start
+        slot.add("seen_nodes_count", 2 if fields[1] == "0-1" else 1, at=at)
+        for metric, value in (("seen_open_count", fields[2]), ("seen_rebuilds_count", fields[3])):
+            if value:
+                slot.add(metric, float(value), at=at)
+
+
+SCENARIOS: dict[str, Callable[[Slot], None]] = {
+    "memhotplug": memhotplug, "memory": memory, "cpu": cpu, "smt": smt, "suspend": suspend, "node": node,
+}
+
+
+def counters(guest: Guest) -> dict[str, int]:
+    """rebuilds and skipped; nothing on a stock kernel."""
+    text = guest.sh(f"cd {COUNTERS} 2>/dev/null && grep . rebuilds skipped; true", timeout=20, check=False).text
+    return {name: int(value) for name, value in re.findall(r"^(rebuilds|skipped):(\d+)", text, re.M)}
+
+
+def set_policy(guest: Guest, policy: str) -> None:
+    text = guest.sh(f"echo {policy} >{GATE}/policy && cat {GATE}/policy", timeout=30, check=True).text
+    if f"[{policy}]" not in text:
+        raise LabError(f"{GATE}/policy", expected=f"[{policy}]", found=text.strip(), do="is this the series kernel?")
+
+
+def policy_of(arm: str) -> str:
+    return arm.rstrip("0123456789")
+
+
+def kind_of(arm: str) -> str:
+    return "stock" if policy_of(arm) == "stock" else "series"
+
+
+def prepare(guest: Guest) -> str:
+    """Silence the console, throw away a boot's first events, which find cold caches; return a block that toggles."""
+    text = guest.sh("dmesg -n 1; toggle cpu --cycles 2; toggle memory --cycles 2", timeout=60, check=False).text
+    blocks = [target for _, target, _, _, result in toggled("\n".join(re.findall(r"^memory,.*$", text, re.M)))
+              if result == OK]
+    return blocks[-1] if blocks else ""
+
+
+def init_seconds(guest: Guest) -> float | None:
+    """When the kernel started init, by its own clock."""
+    text = guest.sh("dmesg | grep 'Run .* as init process' | head -n 1", timeout=20, check=False).text
+    found = re.search(r"\[\s*(\d+\.\d+)\]", text)
+    return float(found[1]) if found else None
+
+
+def waits(slot: Slot, what: str) -> None:
+    """Count the grace periods that a few events wait for, and by the stack those of the demotion code.
+
+    The function tracer slows every event, so this is done in boots of their own, which are not timed.
+    """
+    script = f"""
+        mountpoint -q {TRACING} || mount -t tracefs tracefs {TRACING}
+        cd {TRACING} && echo synchronize_rcu >set_ftrace_filter && echo 1 >options/func_stack_trace || exit 1
+        echo function >current_tracer && echo >trace
+        {toggle_command(slot, what, slot.design.traced_cycles)} | grep -c ',{OK}$'
+        echo 0 >tracing_on
+        awk '/: synchronize_rcu <-/ {{ all++; own = 0; next }}
+             /=>/ && /{DEMOTION}/ && !own {{ demotion++; own = 1 }}
+             END {{ print "waits", all + 0, demotion + 0 }}' trace
+        echo nop >current_tracer; echo 1 >tracing_on
+    """
+    text = slot.sh(script, 180)
+    events, found = re.search(r"^(\d+)\s*$", text, re.M), re.search(r"^waits (\d+) (\d+)\s*$", text, re.M)
+    if not events or not found:
+        raise LabError(f"{TRACING} in the guest", expected="calls of synchronize_rcu()", found=text, do="read the log")
+    slot.add("counted_events_count", int(events[1]))
+    slot.add("waits_count", int(found[1]))
+    slot.add("demotion_waits_count", int(found[2]))
+
+
+# The plan
+
+
+@dataclass(frozen=True)
+class Boot:
+    """One boot of the plan."""
+
+    index: int
+    block: int
+    part: int
+    image: str  # "stock" or "series"
+    arms: tuple[str, ...]
+    seed: int
+
+
+def plan_boots(design: Design, seed: int) -> list[Boot]:
+    """All boots in order: blocks one after another; in a block, the parts and their boots shuffled."""
+    rng = random.Random(seed)
+    boots: list[Boot] = []
+    for block in range(max(part.blocks for part in design.parts)):
+        here: list[tuple[int, str, tuple[str, ...]]] = []
+        parts = [index for index, part in enumerate(design.parts) if block < part.blocks]
+        rng.shuffle(parts)
+        for index in parts:  # a block's boots of one part stay together: they share the host's mood
+            arms = design.parts[index].arms
+            group = [(index, "stock", (arm,)) for arm in arms if kind_of(arm) == "stock"]
+            gated = tuple(arm for arm in arms if kind_of(arm) == "series")
+            if gated:
+                group.append((index, "series", gated))
+            rng.shuffle(group)
+            here += group
+        boots += [
+            Boot(len(boots) + offset, block, index, image, arms, rng.randrange(2**31))
+            for offset, (index, image, arms) in enumerate(here)
+        ]
+    return boots
+
+
+def slots(boot: Boot, part: Part) -> list[tuple[str, str]]:
+    """(scenario, arm) in the boot's order: arms of one scenario follow each other, both in random order."""
+    rng = random.Random(boot.seed)
+    scenarios = list(part.scenarios)
+    rng.shuffle(scenarios)
+    order = []
+    for scenario in scenarios:
+        arms = list(boot.arms)
+        rng.shuffle(arms)
+        order += [(scenario, arm) for arm in arms]
+    return order
+
+
+def measure(image: Path, design: Design, boot: Boot, log: Path) -> tuple[list[Row], list[str]]:
+    """One boot: its rows, and its QEMU command line."""
+    part = design.parts[boot.part]
+    rows: list[Row] = []
+
+    def keep(arm: str, place: int, scenario: str, found: Iterable[tuple[str, int, str, float, str, float]]) -> None:
+        rows.extend(
+            Row(boot.block, boot.index, part.name, boot.image, arm, place, scenario, *each) for each in found
+        )
+
+    with boot_guest(image, part.topology, cpus=part.cpus, log=log) as guest:
+        block = prepare(guest)
+        if part.variant != TRACE and (seconds := init_seconds(guest)) is not None:
+            started = "auto" if boot.image == "series" else boot.arms[0]
+            keep(started, 0, "boot", [("init_s", 0, "", 0.0, OK, seconds)])
+        cpus = int(guest.sh("grep -c ^processor /proc/cpuinfo", timeout=20).text)
+        for place, (scenario, arm) in enumerate(slots(boot, part)):
+            slot = Slot(guest, design, cpus, arm, block)
+            if boot.image == "series":
+                set_policy(guest, policy_of(arm))
+            if part.variant == TRACE:
+                waits(slot, scenario)
+            else:
+                before = counters(guest)
+                SCENARIOS[scenario](slot)
+                for name, count in counters(guest).items():
+                    slot.add(f"{name}_count", count - before[name])
+            keep(arm, place, scenario, slot.rows)
+        command = [str(word) for word in guest.process.args]
+    keep(boot.arms[0], 0, "boot", [(DONE, 0, "", 0.0, OK, 1.0)])
+    return rows, command
+
+
+# The run
+
+
+def digest(image: Path) -> str:
+    return hashlib.sha256(image.read_bytes()).hexdigest()
+
+
+def config_of(image: Path) -> Path | None:
+    """The configuration of the object folder that an image lies in."""
+    return next((file for folder in image.parents if (file := folder / ".config").exists()), None)
+
+
+def environment(kernel: Kernel) -> dict[str, str]:
+    """What a reader needs to judge or repeat the numbers."""
+
+    def first(*command: str) -> str:
+        try:
+            text = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
+        except (OSError, subprocess.CalledProcessError):
+            return "unknown"
+        return (text.splitlines() or ["unknown"])[0].strip()
+
+    cpu_model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
+    return {
+        "kernel": f"{kernel.name} ({kernel.version})",
+        "repository": first("git", "describe", "--always", "--dirty"),
+        "host CPU": f"{cpu_model[1] if cpu_model else platform.machine()}, {os.cpu_count()} online",
+        "host kernel": platform.release(),
+        "QEMU": first("qemu-system-x86_64", "--version"),
+        "compiler": first("gcc", "--version"),
+        "stress-ng": first("stress-ng", "--version"),
+        "Python": platform.python_version(),
+        **{name: version(name) for name in ("scipy", "numpy", "matplotlib")},
+    }
+
+
+PLAN = "plan.json"
+DATA = "data.csv"
+
+
+def load_plan(out: Path) -> dict | None:
+    path = out / PLAN
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def design_of(plan: dict) -> Design:
+    """The design a plan was made from."""
+    parts = tuple(
+        Part(**{**part, "scenarios": tuple(part["scenarios"]), "arms": tuple(part["arms"])})
+        for part in plan["design"]["parts"]
+    )
+    return Design(**{**plan["design"], "parts": parts})
+
+
+def write_plan(out: Path, plan: dict) -> None:
+    new = out / f"{PLAN}.new"
+    new.write_text(json.dumps(plan, indent=1) + "\n")
+    new.rename(out / PLAN)
+
+
+def make_plan(kernel: Kernel, design: Design, seed: int, images: dict[str, Path]) -> dict:
+    return {
+        "design": asdict(design),
+        "seed": seed,
+        "kernel": {"name": kernel.name, "version": kernel.version, "keeper": kernel.keeper},
+        "digests": {name: digest(image) for name, image in images.items()},
+        "boots": [asdict(boot) for boot in plan_boots(design, seed)],
+        "environment": environment(kernel),
+        "commands": {},
+        "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+    }
+
+
+def unfinished(out: Path) -> bool:
+    """Was a run begun here that has boots left?"""
+    plan = load_plan(out)
+    return bool(plan) and len({row.boot for row in stats.read_rows(out / DATA)}) < len(plan["boots"])
+
+
+def same_run(plan: dict, wanted: dict) -> bool:
+    """May `wanted` go on where `plan` stopped?"""
+    return all(plan[key] == json.loads(json.dumps(wanted[key])) for key in ("design", "seed", "digests"))
+
+
+def image_name(kind: str, variant: str) -> str:
+    return kind if variant == "plain" else f"{kind}-{variant}"
+
+
+def images_of(kernel: Kernel, design: Design) -> dict[str, Path]:
+    """The kernels the design boots, built if they are not there yet."""
+    kinds = {(kind_of(arm), part.variant) for part in design.parts for arm in part.arms}
+    return {image_name(kind, variant): build.image(kernel, kind, variant) for kind, variant in sorted(kinds)}
+
+
+def nominal(design: Design, boot: Boot) -> float:
+    """About how long a boot takes, in arbitrary seconds: only the ratios matter, the pace is measured."""
+    part = design.parts[boot.part]
+    cpus = part.cpus or 4
+    cost = {
+        "memhotplug": design.stress_seconds + 1, "memory": design.memory_cycles / 20, "cpu": design.cpu_cycles / 12,
+        "smt": design.smt_cycles * cpus / 8, "suspend": design.suspend_cycles, "node": 4,
+    }
+    return 4 + cpus / 4 + len(boot.arms) * sum(cost[name] for name in part.scenarios)
+
+
+def clock(seconds: float) -> str:
+    return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s" if seconds >= 60 else f"{int(seconds)} s"
+
+
+def run(kernel: Kernel, design: Design, out: Path, *, seed: int = SEED) -> Path:
+    """Measure what is missing of the run in `out`; returns its data.csv."""
+    images = images_of(kernel, design)
+    out.mkdir(parents=True, exist_ok=True)
+    data = out / DATA
+    wanted = make_plan(kernel, design, seed, images)
+    plan = load_plan(out)
+    if plan and not same_run(plan, wanted):
+        raise LabError(
+            str(out), expected="a run of this design, seed and these kernels, or no run",
+            found=f"design {plan['design']['name']}, seed {plan['seed']}, or other kernels, from {plan['started']}",
+            do="name another folder with --out, or remove this one",
+        )
+    if not plan:
+        plan = wanted
+        write_plan(out, plan)
+    for kind, image in images.items():
+        if config := config_of(image):
+            shutil.copyfile(config, out / f"config-{kind}")
+    kept = stats.read_rows(data)
+    done = {row.boot for row in kept}
+    if data.exists():  # drop what a stopped boot may have left
+        fresh = data.with_suffix(".new")
+        fresh.unlink(missing_ok=True)
+        stats.write_rows(fresh, kept)
+        fresh.rename(data)
+    boots = plan_boots(design, seed)
+    missing = [boot for boot in boots if boot.index not in done]
+    if done and missing:
+        say(f"going on with {out}: {len(done)} of {len(boots)} boots are done")
+    spent = expected = 0.0
+    for boot in missing:
+        part = design.parts[boot.part]
+        kind = image_name(boot.image, part.variant)
+        left = sum(nominal(design, each) for each in boots if each.index >= boot.index and each.index not in done)
+        pace = spent / expected if expected else 1.0
+        what = (
+            f"boot {boot.index + 1} of {len(boots)}: {part.name}, block {boot.block + 1} of {part.blocks}, {kind}"
+            f" ({', '.join(part.scenarios)}; {', '.join(boot.arms)}), about {clock(left * pace)} left"
+        )
+        began = time.monotonic()
+        log = out / "logs" / f"boot-{boot.index:03d}-{part.name.replace('/', '-')}-{kind}.log"
+        log.parent.mkdir(exist_ok=True)
+        if console.is_terminal:
+            with console.status(what):
+                rows, command = measure(images[kind], design, boot, log)
+        else:
+            say(what)
+            rows, command = measure(images[kind], design, boot, log)
+        stats.write_rows(data, rows)
+        done.add(boot.index)
+        spent += time.monotonic() - began
+        expected += nominal(design, boot)
+        key = f"{part.name} {kind}"
+        if key not in plan["commands"]:
+            plan["commands"][key] = command
+            write_plan(out, plan)
+    return data
+
+
+def choose(
+    design: Design, *, scenarios: Sequence[str] = (), topologies: Sequence[str] = (), shape: str | None = None
+) -> Design:
+    """The design, cut down to what was asked for, or with what it lacks taken from the default design."""
+    if shape:
+        design = SHAPES[shape](design)
+    if not scenarios:
+        cut = list(design.parts)
+    else:
+        have = {name for part in design.parts for name in part.scenarios}
+        spare = [part for part in DESIGNS["default"].parts if not have & {*part.scenarios}]
+        kept = [(part, tuple(name for name in part.scenarios if name in scenarios)) for part in (*design.parts, *spare)]
+        cut = [replace(part, scenarios=names) for part, names in kept if names]
+    if not topologies:
+        return replace(design, parts=tuple(cut))
+    parts = [part for part in cut if part.topology in topologies or part.name in topologies]
+    for wanted in topologies:  # one that no part has does the work of the first
+        if wanted not in {name for part in parts for name in (part.topology, part.name)}:
+            topology, _, cpus = wanted.partition("/")
+            parts.append(replace(cut[0], topology=topology, cpus=int(cpus) if cpus else None))
+    return replace(design, parts=tuple(parts))
+
+
+def run_folder(kernel: Kernel, design: Design, seed: int) -> Path:
+    """The folder of an unfinished run of the same design and seed, else a new one."""
+    base = kernel.build / "bench"
+    for old in sorted(base.glob(f"{design.name}-*"), reverse=True):
+        plan = load_plan(old)
+        if plan and unfinished(old) and same_run(plan, make_plan(kernel, design, seed, images_of(kernel, design))):
+            return old
+    return base / f"{design.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    from . import report
+
+    parser = argparse.ArgumentParser(prog="python3 -m lab.bench", description="compare stock and series kernels")
+    parser.add_argument("--kernel", help=f"one of {', '.join(kernels.DEBIAN)} (default {kernels.DEFAULT})")
+    parser.add_argument("--ksrc", help="your own kernel tree instead")
+    parser.add_argument("--design", choices=DESIGNS, default="default")
+    parser.add_argument("--shape", choices=SHAPES, help="the shape of a known report instead of the design's own parts")
+    parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=[])
+    parser.add_argument("--topologies", nargs="+", default=[], metavar="TOPOLOGY[/CPUS]")
+    parser.add_argument("--blocks", type=int, help="as many blocks in every part")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--plan", type=Path, help="repeat the run that has this plan.json: its design and seed")
+    parser.add_argument("--out", type=Path, help="the run's folder (default: a new one, or one that was stopped)")
+    options = parser.parse_args(argv)
+    kernel = kernels.get(options.kernel, options.ksrc)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends the guest as Ctrl-C does
+    if options.plan:
+        plan = json.loads(options.plan.read_text())
+        design, options.seed = design_of(plan), plan["seed"]
+    else:
+        design = choose(
+            DESIGNS[options.design], scenarios=options.scenarios, topologies=options.topologies, shape=options.shape
+        )
+    if options.blocks:
+        design = replace(design, parts=tuple(replace(part, blocks=options.blocks) for part in design.parts))
+    out = options.out or run_folder(kernel, design, options.seed)
+    try:
+        run(kernel, design, out, seed=options.seed)
+    except KeyboardInterrupt:
+        say(f"stopped; what is done is kept in {out}, and the same command goes on from there")
+        raise SystemExit(130) from None
+    finally:
+        if stats.read_rows(out / DATA):
+            page = report.write(out)
+            report.table(out)
+            say(f"report: {page}")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except LabError as error:
+        console.print(f"error: {error}", style="red", markup=False)
+        raise SystemExit(1) from None

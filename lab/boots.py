@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The tests that boot: the selftest and what only the outside can do, in every topology."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from . import build, guest
+from .common import LabError
+from .guest import Guest
+from .kernels import Kernel
+from .results import Results, Skip, expect, ktap
+
+GATE = "/sys/kernel/mm/numa/demotion_gate"
+COUNTERS = "/sys/kernel/debug/demotion_gate"
+
+# Which selftest cases a topology cannot show. What skips and is not in here has failed.
+ONE_NODE = "one node with memory"
+NO_TIER = "one tier"
+DECLARED: dict[str, dict[str, str]] = {}
+
+
+def gate(machine: Guest) -> tuple[str, int]:
+    """The policy and whether the gate is open."""
+    policy = re.search(r"\[(\w+)\]", machine.read(f"{GATE}/policy"))
+    return policy[1] if policy else "?", int(machine.read(f"{GATE}/open"))
+
+
+def counters(machine: Guest) -> tuple[int, int]:
+    """Rebuilds and skipped events since boot."""
+    return int(machine.read(f"{COUNTERS}/rebuilds")), int(machine.read(f"{COUNTERS}/skipped"))
+
+
+def targets(machine: Guest, node: int) -> str:
+    return machine.read(f"/sys/devices/system/node/node{node}/demotion_targets")
+
+
+def boot_state(machine: Guest, nodes: int) -> None:
+    """What must hold after booting with the default policy: one build, and a gate that fits the nodes."""
+    expect("policy and gate", ("auto", int(nodes > 1)), gate(machine))
+    expect("builds since boot", 1, counters(machine)[0])
+
+
+def dimm_comes_and_goes(machine: Guest) -> None:
+    """The gate opens with the second node's memory and closes when it is gone; node 0's targets follow."""
+    for _ in range(2):
+        expect("gate before the DIMM", 0, gate(machine)[1])
+        rebuilds = counters(machine)[0]
+        dimm = machine.plug()
+        expect("gate with the DIMM", 1, gate(machine)[1])
+        expect("builds by the DIMM's memory", 1, counters(machine)[0] - rebuilds)
+        expect("targets of node 0", "1", targets(machine, 0))
+        expect("targets of node 1", "", targets(machine, 1))
+        machine.unplug(dimm)
+        expect("gate without the DIMM", 0, gate(machine)[1])
+        expect("targets of node 0", "", targets(machine, 0))
+        expect("builds when it went", 1, counters(machine)[0] - rebuilds)
+
+
+def run_selftest(results: Results, machine: Guest, name: str, topology: str) -> None:
+    """The selftest; each of its cases is a result."""
+    output = machine.sh("demotion_gate", timeout=900, check=False)
+    seen = 0
+    for case, state, why in ktap(output.text):
+        seen += 1
+        label = f"{name} {case}"
+        declared = next((why for key, why in DECLARED.get(topology, {}).items() if re.fullmatch(key, case)), None)
+        if state == "skip" and declared:
+            results.skip(label, declared)
+        else:
+            results.note(label, state == "ok", f"skipped, which is not declared for this topology: {why}" if state == "skip" else why)
+    plan = re.search(r"^1\.\.(\d+)$", output.text, re.M)
+    with results.case(f"{name} selftest ran to its end"):
+        expect("results of the selftest, as its plan has them", int(plan[1]) if plan else "a plan", seen)
+
+
+def run_kunit(results: Results, machine: Guest, name: str) -> None:
+    """The KUnit results of the boot."""
+    text = machine.sh("cat /sys/kernel/debug/kunit/demotion_gate/results", check=False).text
+    cases = [(case, state, why) for line in text.splitlines() for case, state, why in ktap(line.strip()) if case != "demotion_gate"]
+    for case, state, why in cases:
+        results.note(f"{name} kunit {case}", state == "ok", why or text)
+    if not cases:
+        results.note(f"{name} kunit", False, f"no results in debugfs:\n{text}")
+
+
+def waits_of_demotion(machine: Guest, script: str) -> int:
+    """How many grace periods the demotion code waits for while a script runs: calls by caller, from ftrace."""
+    trace = "/sys/kernel/debug/tracing"
+    machine.sh(f"echo 0 >{trace}/tracing_on; echo synchronize_rcu >{trace}/set_ftrace_filter; "
+               f"echo 8192 >{trace}/buffer_size_kb; echo function >{trace}/current_tracer; echo >{trace}/trace; echo 1 >{trace}/tracing_on")  # fmt: skip
+    machine.sh(script, timeout=300)
+    machine.sh(f"echo 0 >{trace}/tracing_on")
+    count = machine.sh(f"grep -cE '<-(.*demotion|.*migrate_target|.*migration_target)' {trace}/trace", check=False).text
+    machine.sh(f"echo nop >{trace}/current_tracer; echo >{trace}/set_ftrace_filter")
+    return int(count)
+
+
+def counted(machine: Guest, cycles: int = 100) -> None:
+    """CPU and memory-block cycles: no rebuild and no grace period with the gate closed, one an event with `always`."""
+    block = machine.sh("toggle memory --list | head -n 1", check=False).text.split()[-1:]
+    script = f"toggle cpu --cycles {{0}} >/dev/null; toggle memory --cycles {{0}} {'--blocks ' + block[0] if block else ''} | grep -v ,ok$ | tail -n +2"
+    rebuilds, skipped = counters(machine)
+    waits = waits_of_demotion(machine, script.format(cycles))
+    now = counters(machine)
+    expect("rebuilds, grace periods of the demotion code", (0, 0), (now[0] - rebuilds, waits))
+    assert now[1] - skipped >= 4 * cycles, f"skipped grew by {now[1] - skipped}, expected at least {4 * cycles}"
+    machine.sh(f"echo always >{GATE}/policy")
+    rebuilds, skipped = counters(machine)
+    waits = waits_of_demotion(machine, script.format(5))
+    now = counters(machine)
+    expect("skipped with `always`", 0, now[1] - skipped)
+    assert now[0] - rebuilds >= 20, f"rebuilds grew by {now[0] - rebuilds} with `always`, expected at least 20"
+    expect("grace periods of the demotion code with `always`", now[0] - rebuilds, waits)
+    machine.sh(f"echo auto >{GATE}/policy")
+
+
+def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str, logs: Path) -> None:
+    """Everything that is tried in one boot."""
+    name = f"{kernel.name} {variant} {topology}:"
+    log = logs / f"{variant}-{topology}.console"
+    try:
+        with guest.boot(build.image(kernel, "series", variant), topology, log=log, programs=[build.selftest(kernel)]) as machine:
+            if variant == "debug":
+                run_kunit(results, machine, name)
+            else:
+                with results.case(f"{name} one build at boot, gate as the nodes have it"):
+                    boot_state(machine, 2 if topology in ("two-socket", "tiered") else 1)
+            if topology == "hot-add":
+                with results.case(f"{name} the gate follows the DIMM"):
+                    dimm_comes_and_goes(machine)
+                machine.plug()
+            if topology == "one" and variant == "debug":
+                with results.case(f"{name} 100 CPU and block cycles: no rebuild, no grace period; one each with always"):
+                    counted(machine)
+            run_selftest(results, machine, name, topology)
+    except LabError as error:
+        results.note(f"{name} quiet to the end", False, str(error))
+    else:
+        results.note(f"{name} quiet to the end", True)
+
+
+WORDS = ("auto", "always", "never")
+
+
+def parameter(results: Results, kernel: Kernel, logs: Path, seed: int, boots: int = 4) -> None:
+    """The boot parameter: the three words, and what is none of them gives one warning and `auto`."""
+    chance = random.Random(seed)
+    bad = ["", "AUTO", "auto,never", "x" * 900, "nevery", "0"]
+    alphabet = "abcdefghijklmnopqrstuvwxyzALWAYS0123456789-_.[]"
+    bad += ["".join(chance.choices(alphabet, k=chance.randint(1, 40))) for _ in range(20)]
+    for value in [*WORDS[1:], *chance.sample(bad, boots)]:
+        with results.case(f"{kernel.name} demotion_gate={value if len(value) < 45 else value[:20] + '…'}"):
+            log = logs / "parameter.console"
+            with guest.boot(build.image(kernel, "series"), "one", log=log, append=f"demotion_gate={value}") as machine:
+                policy = value if value in WORDS else "auto"
+                expect("policy and gate", (policy, int(policy == "always")), gate(machine))
+                warned = machine.sh("dmesg | grep -c 'demotion_gate: expected'", check=False).text.strip()
+                expect("warnings", "0" if value in WORDS else "1", warned)
+
+
+def cases(kernel: Kernel, variant: str, topologies: list[str], logs: Path) -> list[Callable[[Results], None]]:
+    return [lambda results, t=t: topology_boot(results, kernel, variant, t, logs) for t in topologies]

@@ -1,0 +1,485 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Builds kernels: keeps a stock and a series source tree beside each other, configures, compiles, reports progress.
+
+The series tree is a farm of hard links to the stock tree with the rendered files in place of the originals, so it costs
+no disk, and a changed series costs only what `make` must compile anew. The farm's rule: never write through a link.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import filecmp
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from . import kernels, render
+from .common import CACHE, LabError, console, run, say, tail
+from .kernels import Kernel
+
+CONFIG = Path(__file__).resolve().parent / "config"
+VARIANTS: dict[str, tuple[str, ...]] = {  # variant -> the fragments it adds to base.config
+    "plain": (),
+    "debug": ("debug",),
+    "kasan": ("debug", "kasan"),
+    "kcsan": ("kcsan",),
+}
+IMAGE = Path("arch/x86/boot/bzImage")
+FILES_OF_A_BUILD = 950  # until a first build has counted them
+PRODUCT = re.compile(  # what a build leaves in a source tree
+    r"\.(?:o|a|ko|cmd|mod|mod\.c|order|symvers|tmp|dtb|dwo)$|(?:^|/)\.tmp_|^\.git(?:/|$)"
+    r"|^(?:\.config(?:\.old)?|\.version|vmlinux.*|System\.map|modules\.builtin.*|source|debian)(?:/|$)"
+    r"|^(?:include/(?:config|generated)|arch/[^/]+/include/generated|scripts/basic/fixdep)(?:/|$)"
+)
+STEP = re.compile(r"^  (?:CC|AS|HOSTCC|HOSTLD|AR|LD|GEN|CPP)\b")
+ENVIRONMENT = {  # a build's own: nothing that differs between two builds of the same source
+    "KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "lab", "KBUILD_BUILD_HOST": "lab",
+    "CCACHE_DIR": str(CACHE / "ccache"), "CCACHE_BASEDIR": str(CACHE), "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "5G",
+    "CCACHE_DEPEND": "1",  # no extra run of the preprocessor for what is not in the cache yet
+    "LC_ALL": "C",
+}  # fmt: skip
+
+
+# --- Source trees ----------------------------------------------------------------------------------------------------
+
+
+def _files(top: Path) -> Iterator[str]:
+    """Every file and symbolic link of a source tree, without what a build left there."""
+    for folder, folders, names in os.walk(top):
+        below = os.path.relpath(folder, top)
+        prefix = "" if below == "." else f"{below}/"
+        links = [name for name in folders if os.path.islink(f"{folder}/{name}")]
+        folders[:] = sorted(name for name in folders if name not in links and not PRODUCT.search(prefix + name))
+        for name in sorted(names + links):
+            if not PRODUCT.search(prefix + name):
+                yield prefix + name
+
+
+def _replace(path: Path) -> Path:
+    """Where to put a new version of `path`, to be renamed over it: an old inode may be shared and stays as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fresh = path.with_name(f".tmp_{path.name}")
+    fresh.unlink(missing_ok=True)
+    return fresh
+
+
+def _prune(top: Path, wanted: set[str]) -> None:
+    """Remove the files that are not wanted, and folders left empty."""
+    for name in list(_files(top)):
+        if name not in wanted:
+            (top / name).unlink()
+            with contextlib.suppress(OSError):
+                (top / name).parent.rmdir()
+
+
+def _same(one: Path, other: Path, by_time: bool) -> bool:
+    """Whether two files are the same: by size and time, or by content."""
+    if not os.path.lexists(other):
+        return False
+    if one.is_symlink() or other.is_symlink():
+        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
+    if by_time:
+        here, there = one.stat(), other.stat()
+        return (here.st_size, here.st_mtime_ns, here.st_mode) == (there.st_size, there.st_mtime_ns, there.st_mode)
+    return one.stat().st_mode == other.stat().st_mode and filecmp.cmp(one, other, shallow=False)
+
+
+def sync(source: Path, to: Path, *, by_time: bool) -> None:
+    """Make `to` a copy of a source tree; files that are the same already stay, with their times."""
+    wanted = set(_files(source))
+    for name in wanted:
+        if not _same(source / name, to / name, by_time):
+            fresh = _replace(to / name)
+            shutil.copy2(source / name, fresh, follow_symlinks=False)
+            fresh.rename(to / name)
+    _prune(to, wanted)
+
+
+def _state_of(kernel: Kernel) -> str:
+    """What tells one state of the user's tree from another."""
+    if render.is_git(kernel):
+        return render.git_source(kernel, "rev-parse", "HEAD").strip()
+    digest = hashlib.sha256()
+    for name in _files(kernel.source):
+        state = (kernel.source / name).lstat()
+        digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
+
+
+def _stock(kernel: Kernel) -> tuple[Path, str]:
+    """The stock tree, and what it was made from."""
+    stock, stamp = kernel.cache / "stock", kernel.cache / "stock.from"
+    if kernel.source == stock:
+        return stock, stamp.read_text()
+    state = f"{kernel.source} {_state_of(kernel)}\n"
+    if not stamp.exists() or stamp.read_text() != state:
+        say(f"copying {kernel.source}, so that it is never written")
+        stamp.unlink(missing_ok=True)
+        stock.mkdir(parents=True, exist_ok=True)
+        if render.is_git(kernel):
+            with tempfile.TemporaryDirectory(prefix="stock-", dir=kernel.cache) as folder:
+                archive, tree = Path(folder) / "archive.tar", Path(folder) / "tree"
+                tree.mkdir()
+                render.git_source(kernel, "archive", "-o", str(archive), "HEAD")
+                run(["tar", "xf", archive, "-C", tree])
+                sync(tree, stock, by_time=False)  # an archive's times are all that of its commit
+        else:
+            sync(kernel.source, stock, by_time=True)
+        stamp.write_text(state)
+    return stock, state
+
+
+def _link(stock: Path, farm: Path) -> None:
+    """Make one file of the farm the stock file again."""
+    if os.path.lexists(farm) and os.path.samestat(stock.lstat(), farm.lstat()):
+        return
+    fresh = _replace(farm)
+    os.link(stock, fresh, follow_symlinks=False)
+    fresh.rename(farm)
+
+
+def _overlay(stock: Path, farm: Path, data: bytes) -> None:
+    """Make one file of the farm ours. One that is so already keeps its time, or `make` would compile its users anew."""
+    linked = os.path.lexists(farm) and stock.exists() and os.path.samestat(stock.lstat(), farm.lstat())
+    if not linked and farm.is_file() and farm.read_bytes() == data:
+        return
+    fresh = _replace(farm)
+    fresh.write_bytes(data)
+    fresh.chmod(0o755 if stock.exists() and stock.stat().st_mode & 0o100 else 0o644)
+    fresh.rename(farm)
+
+
+def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, bytes]) -> None:
+    """Make `series` the stock tree with the rendered files in it."""
+    stamp = series.with_name(f"{series.name}.state")
+    known = json.loads(stamp.read_text()) if stamp.exists() else {}
+    stamp.unlink(missing_ok=True)  # whoever finds none, after an interrupted run, looks at every file
+    if known.get("stock") == stock_state and series.is_dir():
+        stale: Iterable[str] = set(known["rendered"]) - set(rendered)
+    else:
+        stale = set(_files(stock)) - set(rendered)
+        if series.is_dir():
+            _prune(series, set(stale) | set(rendered))
+    for name in stale:
+        if os.path.lexists(stock / name):
+            _link(stock / name, series / name)
+        else:
+            (series / name).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                (series / name).parent.rmdir()
+    for name, data in rendered.items():
+        _overlay(stock / name, series / name, data)
+    stamp.write_text(json.dumps({"stock": stock_state, "rendered": sorted(rendered)}))
+
+
+def _source(kernel: Kernel, which: str, rendered: Mapping[str, bytes]) -> tuple[Path, str]:
+    """A source tree, and a digest of what is in it. The caller holds the lock."""
+    stock, state = _stock(kernel)
+    if which == "stock":
+        return stock, hashlib.sha256(state.encode()).hexdigest()
+    series = kernel.cache / "series"
+    farm(stock, state, series, rendered)
+    digest = hashlib.sha256(state.encode())
+    for name in sorted(rendered):
+        digest.update(f"{name}\0{len(rendered[name])}\0".encode() + rendered[name])
+    return series, digest.hexdigest()
+
+
+def _rendered(kernel: Kernel, which: str) -> Mapping[str, bytes]:
+    """The files of the series. Made before the lock is taken: it needs none, and may fail."""
+    if which not in ("stock", "series"):
+        raise LabError(f"kernel {which}", expected="stock or series", found=which, do="check the word")
+    return render.files(kernel) if which == "series" else {}
+
+
+def source(kernel: Kernel, which: str) -> Path:
+    """The stock source tree, or the one with the series."""
+    rendered = _rendered(kernel, which)
+    with kernel.lock():
+        return _source(kernel, which, rendered)[0]
+
+
+# --- Configuration ---------------------------------------------------------------------------------------------------
+
+
+def fragments(kernel: Kernel, variant: str) -> list[Path]:
+    """The configuration fragments of a variant, in order."""
+    if variant not in VARIANTS:
+        raise LabError(f"variant {variant}", expected=" or ".join(VARIANTS), found=variant, do="check the word")
+    kept = ("migrate",) if kernel.keeper == "mm/migrate.c" else ()
+    return [CONFIG / f"{name}.config" for name in ("base", *kept, *VARIANTS[variant])]
+
+
+def symbols(text: str) -> dict[str, str]:
+    """The symbols that a .config or a fragment sets; "n" for those it unsets. The last one counts."""
+    found = {}
+    for line in text.splitlines():
+        if match := re.match(r"CONFIG_(\w+)=(.*)$", line):
+            found[match[1]] = match[2]
+        elif match := re.match(r"# CONFIG_(\w+) is not set$", line):
+            found[match[1]] = "n"
+    return found
+
+
+def known_symbols(tree: Path) -> set[str]:
+    """The symbols that a tree's Kconfig files define."""
+    words = run(["grep", "-rhoE", "--include=Kconfig*", r"^\s*(menu)?config\s+\w+", tree]).stdout
+    return set(re.findall(r"config\s+(\w+)", words))
+
+
+def not_taken(wanted: Mapping[str, str], taken: Mapping[str, str], known: set[str]) -> list[str]:
+    """What the fragments ask for, the tree knows, and the configuration lacks."""
+    return [
+        f"{name}={value} (is {taken.get(name, 'n')})"
+        for name, value in wanted.items()
+        if name in known and taken.get(name, "n") != value
+    ]
+
+
+def _path(kernel: Kernel, which: str, variant: str) -> Path:
+    return kernel.cache / (f"obj-{which}" if variant == "plain" else f"obj-{which}-{variant}")
+
+
+def _make(tree: Path, obj: Path) -> list[str]:
+    """The start of a make command line.
+
+    Both trees are compiled under one name, the link `src` beside the objects: ccache then finds in the series build
+    what the stock build compiled.
+    """
+    return ["make", "-C", str(tree), f"O={obj}", f"srctree={obj}/src"]
+
+
+def _compiler() -> str:
+    return run(["gcc", "--version"]).stdout.splitlines()[0]
+
+
+def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, bytes]) -> tuple[Path, str]:
+    """A configured object directory, and a digest of source and configuration. The caller holds the lock."""
+    tree, state = _source(kernel, which, rendered)
+    obj = _path(kernel, which, variant)
+    text = "".join(path.read_text() for path in fragments(kernel, variant))
+    kconfig = [rendered[name] for name in sorted(rendered) if Path(name).name.startswith("Kconfig")]
+    settled = (_stock(kernel)[1], symbols(text), kconfig, _compiler())
+    wanted = hashlib.sha256(repr(settled).encode()).hexdigest()
+    stamp = obj / "lab.config"
+    if not stamp.exists() or stamp.read_text() != wanted or not (obj / ".config").exists():
+        obj.mkdir(parents=True, exist_ok=True)
+        link = obj / "src"
+        link.unlink(missing_ok=True)
+        link.symlink_to(os.path.relpath(tree, obj))
+        every = obj / "lab.fragments"
+        every.write_text(text)
+        log = obj / "lab.config.log"
+        log.write_text("")
+        # As tinyconfig does, but with our symbols in the same step: what they make visible stays off unless named.
+        run([*_make(tree, obj), "-s", "allnoconfig"], env={**ENVIRONMENT, "KCONFIG_ALLCONFIG": str(every)}, log=log)
+        missing = not_taken(symbols(text), symbols((obj / ".config").read_text()), known_symbols(tree))
+        if missing:
+            note = f"{obj.name}: {kernel.version} knows but did not take {', '.join(missing)}"
+            with log.open("a") as out:
+                out.write(note + "\n")
+            say(note)
+        stamp.write_text(wanted)
+    return obj, hashlib.sha256(f"{state} {wanted}".encode()).hexdigest()
+
+
+def objects(kernel: Kernel, which: str, variant: str = "plain") -> Path:
+    """A configured object directory."""
+    rendered = _rendered(kernel, which)
+    with kernel.lock():
+        return _objects(kernel, which, variant, rendered)[0]
+
+
+# --- Compiling -------------------------------------------------------------------------------------------------------
+
+
+def _jobs() -> str:
+    return f"-j{len(os.sched_getaffinity(0))}"
+
+
+def _cc() -> str:
+    return "CC=ccache gcc" if shutil.which("ccache") else "CC=gcc"
+
+
+@contextlib.contextmanager
+def _progress(what: str, total: int) -> Iterator[Progress]:
+    """A bar on a terminal."""
+    count = TextColumn("{task.completed} of about {task.total} files")
+    columns = (TextColumn(what), BarColumn(), count, TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        progress.add_task(what, total=total)
+        yield progress
+
+
+def compile_kernel(command: Sequence[str], what: str, log: Path, total: int) -> int:
+    """Run make, show how far it is, and return how many files it built."""
+    done, start, told = 0, time.monotonic(), time.monotonic()
+    with log.open("w") as out, _progress(what, total) as progress:
+        out.write(" ".join(command) + "\n")
+        with subprocess.Popen(
+            command, env={**os.environ, **ENVIRONMENT}, text=True, errors="replace",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        ) as process:  # fmt: skip
+            try:
+                for line in process.stdout or ():
+                    out.write(line)
+                    out.flush()
+                    if STEP.match(line):
+                        done += 1
+                        progress.update(progress.task_ids[0], completed=done, total=max(done, total))
+                    now = time.monotonic()
+                    if not console.is_terminal and now - told >= 30:
+                        say(f"{what}: {done} of about {max(done, total)} files, {now - start:.0f} s")
+                        told = now
+            except BaseException:
+                process.terminate()  # make ends its children
+                raise
+    if process.returncode:
+        lines = log.read_text().splitlines()
+        errors = [line for line in lines if re.search(r"\berror\b|\*\*\*|undefined reference", line)]
+        found = "\n".join([f"exit status {process.returncode}", *errors[:8], "--", tail(log)])
+        raise LabError(what, expected="it to compile", found=found, do=f"read {log}")
+    if done:
+        say(f"{what}: {done} files in {time.monotonic() - start:.0f} s")
+    return done
+
+
+def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
+    """A bootable kernel, built if anything changed."""
+    rendered = _rendered(kernel, which)
+    with kernel.lock():
+        obj, state = _objects(kernel, which, variant, rendered)
+        stamp, counted = obj / "lab.built", kernel.cache / f"files-{variant}"
+        if stamp.exists() and stamp.read_text() == state and (obj / IMAGE).exists():
+            return obj / IMAGE
+        stamp.unlink(missing_ok=True)
+        fresh = not (obj / "lab.log").exists()  # a build that was interrupted, or repeated, counts too few
+        total = int(counted.read_text()) if counted.exists() else FILES_OF_A_BUILD
+        what = f"building {kernel.name} {which}" + (f" ({variant})" if variant != "plain" else "")
+        first = fresh and not counted.exists()
+        say(f"{what}, log in {obj}/lab.log" + (": the first time takes minutes" if first else ""))
+        command = [*_make((obj / "src").resolve(), obj), _jobs(), _cc(), "bzImage"]
+        done = compile_kernel(command, what, obj / "lab.log", total)
+        if fresh:
+            counted.write_text(str(done))
+        stamp.write_text(state)
+        return obj / IMAGE
+
+
+def selftest(kernel: Kernel) -> Path:
+    """The series' selftest, as a static program for a guest."""
+    folder = source(kernel, "series") / kernel.selftests
+    program = kernel.cache / "selftest" / "demotion_gate"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    with kernel.lock():
+        fresh = program.with_name(".tmp_demotion_gate")
+        flags = ["-static", "-O2", "-Wall", "-D_GNU_SOURCE="]
+        run(["gcc", *flags, "-I", folder.parent, "-I", folder, folder / "demotion_gate.c", "-o", fresh])
+        fresh.rename(program)
+    return program
+
+
+# --- Packages for the user's own machine -----------------------------------------------------------------------------
+
+DEB_SETTINGS = (  # on top of whatever configuration it starts from
+    *(("--enable", name) for name in (
+        "NUMA", "MIGRATION", "NUMA_MIGRATION", "MEMORY_HOTPLUG", "MEMORY_HOTREMOVE", "HOTPLUG_CPU", "ACPI_HMAT",
+        "DEBUG_FS",
+    )),
+    ("--set-str", "LOCALVERSION", "-demotion-gate"),
+    # A distribution's keys are not here.
+    ("--set-str", "SYSTEM_TRUSTED_KEYS", ""), ("--set-str", "SYSTEM_REVOCATION_KEYS", ""),
+    # Debug information would make gigabytes.
+    *(("--disable", name) for name in ("DEBUG_INFO_BTF", "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT", "DEBUG_INFO")),
+    ("--enable", "DEBUG_INFO_NONE"),
+)  # fmt: skip
+
+
+def deb_config(given: str | None) -> Path | None:
+    """Where the packages' configuration starts: DEB_CONFIG=, else the running kernel's, else (None) the defconfig."""
+    if given:
+        path = Path(given).expanduser()
+        if not path.is_file():
+            raise LabError(f"DEB_CONFIG={given}", expected="a configuration", found="no file", do="check its path")
+        return path
+    running = Path("/boot") / f"config-{platform.release()}"
+    return running if running.exists() else None
+
+
+def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
+    """Debian packages of the series kernel. `local`: only the modules that are loaded now, which is much quicker."""
+    for program, package in (("dpkg-buildpackage", "dpkg-dev"), ("dh", "debhelper"), ("rsync", "rsync"), ("bc", "bc")):
+        if not shutil.which(program):
+            raise LabError("make deb", expected=program, found="none", do=f"apt install {package}")
+    start = deb_config(os.environ.get("DEB_CONFIG"))
+    rendered = _rendered(kernel, "series")
+    with kernel.lock():
+        tree, _ = _source(kernel, "series", rendered)
+        out = kernel.build / "deb"
+        obj = out / "objects"
+        obj.mkdir(parents=True, exist_ok=True)
+        log = out / "config.log"
+        log.write_text("")
+        make = ["make", "-C", str(tree), f"O={obj}"]
+        say(f"configuration from {start or 'the defconfig of x86-64'}")
+        if start:
+            shutil.copyfile(start, obj / ".config")
+        else:
+            run([*make, "-s", "x86_64_defconfig"], env=ENVIRONMENT, log=log)
+        settings = [word for setting in DEB_SETTINGS for word in setting]
+        run([tree / "scripts/config", "--file", obj / ".config", *settings], log=log)
+        run([*make, "-s", "olddefconfig"], env=ENVIRONMENT, log=log)
+        if local:
+            answers = "\n" * 10000  # the default for every question
+            run([*make, "-s", "localmodconfig"], env=ENVIRONMENT, log=log, stdin=answers)
+        for old in out.glob("*.deb"):
+            old.unlink()
+        command = [*make, _jobs(), _cc(), "bindeb-pkg"]
+        compile_kernel(command, f"packaging {kernel.name}", out / "build.log", 3000 if local else 25000)
+        packages = sorted(out.glob("*.deb"))
+    if not packages:
+        raise LabError("make deb", expected=f"packages in {out}", found="none", do=f"read {out / 'build.log'}")
+    return packages
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python3 -m lab.build", description=__doc__)
+    parser.add_argument("what", choices=("source", "image", "selftest", "deb"))
+    parser.add_argument("--kernel", help="one of Debian's kernels")
+    parser.add_argument("--ksrc", help="your own tree, which is only read")
+    parser.add_argument("--which", choices=("stock", "series"), default="series")
+    parser.add_argument("--variant", choices=tuple(VARIANTS), default="plain")
+    parser.add_argument("--local", action="store_true", help="deb: only the modules that are loaded now")
+    given = parser.parse_args(words)
+    kernel = kernels.get(given.kernel, given.ksrc)
+    if given.what == "deb":
+        for package in deb(kernel, local=given.local):
+            say(str(package))
+        say("install with: sudo apt install PACKAGE…; then boot it and see /sys/kernel/mm/numa/demotion_gate/")
+    elif given.what == "source":
+        say(str(source(kernel, given.which)))
+    elif given.what == "selftest":
+        say(str(selftest(kernel)))
+    else:
+        say(str(image(kernel, given.which, given.variant)))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except LabError as failure:
+        print(failure, file=sys.stderr)
+        sys.exit(1)

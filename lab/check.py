@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make check`: everything that can be tried, and a count of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as xml
+from pathlib import Path
+
+from . import boots, guest, kernels, lint, render
+from .common import BUILD, ROOT, LabError, console, say
+from .kernels import Kernel
+from .results import Results, expect
+
+SEED = 20210806
+RENDER_SECONDS = 10  # for rendering besides git, on a machine that does nothing else
+
+
+def units(results: Results) -> None:
+    """The lab's own tests; each is a result."""
+    say("\n== the lab's own tests")
+    import subprocess
+
+    with tempfile.TemporaryDirectory() as scratch:
+        report = Path(scratch) / "units.xml"
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", "lab/tests"],
+            cwd=ROOT, capture_output=True, text=True,
+        )  # fmt: skip
+        found = list(xml.parse(report).iter("testcase")) if report.exists() else []
+    for test in found:
+        bad = [*test.iter("failure"), *test.iter("error"), *test.iter("skipped")]
+        name = f"{test.get('classname', '').rpartition('.')[2]} {test.get('name')}"
+        results.note(name, not bad, "\n".join(each.text or each.get("message", "") for each in bad))
+    if not found or (done.returncode and not results.failures):
+        results.note("pytest", False, done.stdout + done.stderr)
+
+
+def rendering(results: Results, kernel: Kernel) -> None:
+    """The series renders for this tree, twice to the same bytes, and leaves the tree alone."""
+    with results.case(f"{kernel.name} the series renders, repeatably"):
+        start = time.monotonic()
+        first = render.commits(kernel)
+        took = time.monotonic() - start
+        with tempfile.TemporaryDirectory() as scratch:
+            out = [render.series(kernel, Path(scratch) / name) for name in ("one", "two")]
+            for one, two in zip(*out, strict=True):
+                assert one.read_bytes() == two.read_bytes(), f"{one.name} differs between two renderings"
+            expect("patches", len(first) + 1, len(out[0]))
+        say(f"      {len(first)} commits rendered in {took:.1f} s")
+        assert took <= RENDER_SECONDS * 3, f"rendering took {took:.0f} s, expected about {RENDER_SECONDS} s"
+
+
+def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int) -> None:
+    logs = kernel.build / "check"
+    logs.mkdir(parents=True, exist_ok=True)
+    say(f"\n== {kernel.name}: rendering and static checks")
+    rendering(results, kernel)
+    lint.run(kernel, results)
+    say(f"\n== {kernel.name}: boots")
+    for topology in guest.TOPOLOGIES:
+        boots.topology_boot(results, kernel, "plain", topology, logs)
+    if everything or kernel.name == kernels.DEFAULT or kernel.name not in kernels.DEBIAN:
+        boots.parameter(results, kernel, logs, seed)
+        for topology in guest.TOPOLOGIES:
+            boots.topology_boot(results, kernel, "debug", topology, logs)
+
+
+def borrow_identity() -> None:
+    """Patches carry the user's name; a machine where git has none can still be tested."""
+    try:
+        render.identity()
+    except LabError:
+        os.environ.update(
+            GIT_CONFIG_COUNT="2",
+            GIT_CONFIG_KEY_0="user.name", GIT_CONFIG_VALUE_0="make check",
+            GIT_CONFIG_KEY_1="user.email", GIT_CONFIG_VALUE_1="check@localhost",
+        )  # fmt: skip
+
+
+def no_tree(results: Results) -> None:
+    """5.15 is in no package: say so, unless a tree is given."""
+    results.skip("5.15", "no 5.15 tree (KSRC=)")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make check", description="all tests")
+    parser.add_argument("--kernel", help="one of " + ", ".join(kernels.DEBIAN) + "; default: all of them")
+    parser.add_argument("--ksrc", help="your own kernel tree instead")
+    parser.add_argument("--all", action="store_true", help="the slow part too")
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    borrow_identity()
+
+    results = Results()
+    BUILD.mkdir(exist_ok=True)
+    units(results)
+    if options.ksrc or options.kernel:
+        chosen = [kernels.get(options.kernel, options.ksrc)]
+    else:
+        chosen = [kernels.get(name) for name in kernels.DEBIAN]
+        no_tree(results)
+    for kernel in chosen:
+        try:
+            kernel_checks(results, kernel, options.all, options.seed)
+        except LabError as error:
+            results.note(f"{kernel.name} to the end", False, str(error))
+    return results.end()
+
+
+if __name__ == "__main__":
+    try:
+        raise SystemExit(main())
+    except KeyboardInterrupt:
+        console.print("stopped")
+        raise SystemExit(130) from None
+    except LabError as error:
+        console.print(f"error: {error}", style="red", markup=False)
+        raise SystemExit(1) from None

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make demo`: render, build, boot, compare, toggle the gate, report."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import time
+from pathlib import Path
+
+from rich.table import Table
+
+from . import bench, boots, build, guest, kernels, render, report
+from .common import LabError, console, say
+from .kernels import Kernel
+
+
+def step(number: int, what: str) -> None:
+    say(f"\n[{number}/5] {what}")
+
+
+def show_patches(kernel: Kernel) -> None:
+    """The series as patches, if git knows who would send them; the demo itself does not need them."""
+    try:
+        patches = render.series(kernel)
+    except LabError as error:
+        render.files(kernel)  # an edit that fails is an error, a missing identity is not
+        say(f"  no patches for `git am` written, the rest goes on:\n{error}")
+    else:
+        say(f"  {len(patches)} patches in {patches[0].parent}")
+
+
+def toggle(kernel: Kernel, image: Path) -> Table:
+    """The gate in every topology, under each policy, as sysfs has it."""
+    table = Table(title=f"The gate in sysfs, {kernel.name}", title_justify="left")
+    for column in ("topology", "nodes with memory", *boots.WORDS, "targets of node 0 (auto)"):
+        table.add_column(column)
+    for name in guest.TOPOLOGIES:
+        log = kernel.build / "demo" / f"{name}.console"
+        with guest.boot(image, name, log=log) as machine:
+            if name == "hot-add":
+                before = boots.gate(machine)[1]
+                machine.plug()
+            nodes = machine.read("/sys/devices/system/node/has_memory")
+            row = []
+            for policy in (*boots.WORDS[1:], "auto"):
+                machine.sh(f"echo {policy} >{boots.GATE}/policy")
+                row.append("open" if boots.gate(machine)[1] else "closed")
+            always, never, auto = row
+            if name == "hot-add":
+                auto = f"{'open' if before else 'closed'}, then a DIMM: {auto}"
+            table.add_row(name, nodes, auto, always, never, boots.targets(machine, 0) or "none")
+        say(f"  {name}: booted, toggled, powered off")
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make demo", description="the main job, from source to report")
+    parser.add_argument("--kernel", help="one of " + ", ".join(kernels.DEBIAN))
+    parser.add_argument("--ksrc", help="your own kernel tree instead")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    start = time.monotonic()
+
+    step(1, "the source, and the series rendered for it")
+    kernel = kernels.get(options.kernel, options.ksrc)
+    say(f"  {kernel.name}: {kernel.version}, keeps node_demotion[] in {kernel.keeper}")
+    show_patches(kernel)
+
+    step(2, "the stock kernel and the series kernel (a first build takes minutes, later ones reuse it)")
+    build.image(kernel, "stock")
+    image = build.image(kernel, "series")
+
+    step(3, "the gate, in all topologies")
+    table = toggle(kernel, image)
+
+    step(4, "stress-ng memhotplug, memory blocks and CPUs off and on: stock, auto, always")
+    design = bench.DESIGNS["quick"]
+    out = bench.run_folder(kernel, design, bench.SEED)
+    bench.run(kernel, design, out)
+
+    step(5, "the report")
+    page = report.write(out)
+    console.print(table)
+    report.table(out)
+    say(f"\nreport: {page}\ntook {(time.monotonic() - start) / 60:.1f} minutes; again, it builds nothing and measures anew")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        say("stopped; the same command goes on from here")
+        raise SystemExit(130) from None
+    except LabError as error:
+        console.print(f"error: {error}", style="red", markup=False)
+        raise SystemExit(1) from None

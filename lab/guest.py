@@ -1,0 +1,657 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Guests: boot a kernel in QEMU, run scripts in it, plug memory, and notice when it complains.
+
+A guest has two serial lines: its console, which goes to a log that is searched for splats at the end, and the command
+channel to `agent.c`. Outside a `boot()` block nothing of it remains but that log.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .common import BUILD, CACHE, LabError, locked, run, say, tail
+
+QEMU = "qemu-system-x86_64"
+GUEST = Path(__file__).resolve().parent / "guest"
+APPEND = "console=ttyS0 loglevel=5 panic=-1 panic_on_warn=1 oops=panic random.trust_cpu=on"
+PROBE_SECONDS = 12  # a KVM guest that works is up in two
+OFF_SECONDS = 20
+CHUNK = 8192  # bytes per message to the guest: what its serial driver buffers while the agent is busy
+
+
+# --- Topologies ------------------------------------------------------------------------------------------------------
+
+
+def _memory(node: int, size: str) -> tuple[str, ...]:
+    return ("-object", f"memory-backend-ram,id=m{node},size={size}")
+
+
+def _far(target: int) -> tuple[str, ...]:
+    """What tells the kernel that node 1 is slower than node 0: 5.15 goes by the distance, later ones by the HMAT."""
+    words: list[str] = ["-numa", "dist,src=0,dst=1,val=30"]
+    for node, latency, bandwidth in ((0, 100, "100G"), (target, 400, "20G")):
+        where = f"hmat-lb,initiator=0,target={node},hierarchy=memory"
+        words += ["-numa", f"{where},data-type=access-latency,latency={latency}"]
+        words += ["-numa", f"{where},data-type=access-bandwidth,bandwidth={bandwidth}"]
+    return tuple(words)
+
+
+def _one(cpus: int) -> tuple[str, ...]:
+    return ("-M", "q35", "-smp", f"{cpus}", "-m", "2G")
+
+
+def _two_socket(cpus: int) -> tuple[str, ...]:
+    half = cpus // 2
+    return (
+        "-M", "q35", "-smp", f"{cpus},sockets=2", "-m", "2G", *_memory(0, "1G"), *_memory(1, "1G"),
+        "-numa", f"node,nodeid=0,cpus=0-{half - 1},memdev=m0",
+        "-numa", f"node,nodeid=1,cpus={half}-{cpus - 1},memdev=m1",
+    )  # fmt: skip
+
+
+def _tiered(cpus: int) -> tuple[str, ...]:
+    return (
+        "-M", "q35,hmat=on", "-smp", f"{cpus}", "-m", "1G", *_memory(0, "512M"), *_memory(1, "512M"),
+        "-numa", f"node,nodeid=0,cpus=0-{cpus - 1},memdev=m0", "-numa", "node,nodeid=1,memdev=m1,initiator=0", *_far(1),
+    )  # fmt: skip
+
+
+def _hot_add(cpus: int) -> tuple[str, ...]:
+    return (
+        "-M", "q35,hmat=on", "-smp", f"{cpus}", "-m", "1G,slots=4,maxmem=4G", *_memory(0, "1G"),
+        "-numa", f"node,nodeid=0,cpus=0-{cpus - 1},memdev=m0", "-numa", "node,nodeid=1,initiator=0", *_far(1),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A machine: its NUMA nodes, and where its CPUs and its memory are."""
+
+    name: str
+    cpus: int
+    build: Callable[[int], tuple[str, ...]]
+    append: str = ""
+
+    def args(self, cpus: int | None = None) -> tuple[str, ...]:
+        """QEMU's arguments, with as many CPUs as asked for."""
+        cpus = cpus or self.cpus
+        if cpus < 2 or cpus % 2:
+            raise LabError(
+                f"topology {self.name}", expected="an even number of CPUs", found=f"{cpus}", do="check cpus="
+            )
+        return self.build(cpus)
+
+
+TOPOLOGIES = {
+    topology.name: topology
+    for topology in (
+        Topology("one", 4, _one),
+        Topology("two-socket", 4, _two_socket),
+        Topology("tiered", 2, _tiered),
+        Topology("hot-add", 4, _hot_add, "memhp_default_state=online_movable"),
+    )
+}
+
+
+def find_topology(name: str) -> Topology:
+    """The topology of that name."""
+    if name not in TOPOLOGIES:
+        raise LabError(f"topology {name}", expected=" or ".join(TOPOLOGIES), found=name, do="check the name")
+    return TOPOLOGIES[name]
+
+
+# --- Splats ----------------------------------------------------------------------------------------------------------
+
+_STAMP = re.compile(r"^(?:<\d+>)?(?:\[ *\d+\.\d+\])?(?:\[ *[TC]\d+\])? ?")
+_SPLATS = re.compile(
+    r"""^(?:WARNING:|BUG:|INFO:\ (?:trying\ to\ register|possible|suspicious|inconsistent))  # lockdep, KASAN, KCSAN too
+      |^(?:watchdog:\ )?BUG:\ |\bkernel\ BUG\ at\ |\bWatchdog\ detected\ hard\ LOCKUP
+      |\bOops:|^general\ protection\ fault|^(?:divide\ error|invalid\ opcode|stack\ segment|double\ fault):
+      |\b[Uu]nable\ to\ handle\b
+      |\bKernel\ panic\ -\ not\ syncing
+      |^INFO:\ .*\bdetected\b.*\bstall|^rcu:\ INFO:|^rcu:.*\bdetected\b.*\bstall|\bself-detected\ stall\b
+      |^INFO:\ task\ .*\bblocked\ for\ more\ than\b|\bhung_task:
+      |^UBSAN:|^ODEBUG:|^refcount_t:|^list_(?:add|del)\ corruption|^kmemleak:\ \d+\ new\ suspected
+      |^sysfs:\ cannot\ create\ duplicate|^kobject_add_internal\ failed|\bDEBUG_LOCKS_WARN_ON\b
+      |^\ *Call\ Trace:
+    """,
+    re.X,
+)
+
+
+def splats(console: str) -> list[str]:
+    """The lines of a console log that a sound kernel does not print."""
+    lines = (_STAMP.sub("", line) for line in console.replace("\r", "").splitlines())
+    return [line for line in lines if _SPLATS.search(line)]
+
+
+# --- The initramfs ---------------------------------------------------------------------------------------------------
+
+
+def _need(program: str, package: str) -> Path:
+    found = shutil.which(program)
+    if not found:
+        raise LabError(program, expected=f"the program from Debian's {package}", found="none", do="run `make setup`")
+    return Path(found).resolve()
+
+
+def _libraries(program: Path) -> list[Path]:
+    """The shared libraries of a program, under the names the loader asks for; none if it is static."""
+    return [Path(path) for path in re.findall(r"(/\S+) \(0x", run(["ldd", program], check=False).stdout)]
+
+
+def _pack(files: dict[str, Path]) -> bytes:
+    """A cpio archive of these files: names in the guest -> files here."""
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
+        root = Path(folder)
+        for name, file in files.items():
+            there = root / name.lstrip("/")
+            there.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, there)
+            there.chmod(0o755)
+        names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
+        done = subprocess.run(
+            ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root, input=names.encode(), capture_output=True
+        )
+    if done.returncode:
+        raise LabError("cpio", expected="an archive", found=done.stderr.decode(), do="check the disk")
+    return done.stdout
+
+
+def guest_programs() -> dict[str, Path]:
+    """The lab's own programs for the guest, static, built when their source changed: name -> binary."""
+    sources = sorted(GUEST.glob("*.c"))
+    programs = {}
+    for source in sources:
+        flags = ("-static", "-O2", "-Wall", "-Wextra", "-Werror")
+        key = hashlib.sha256(repr(flags).encode() + source.read_bytes()).hexdigest()[:16]
+        binary = CACHE / "guest" / f"{source.stem}-{key}"
+        if not binary.exists():
+            binary.parent.mkdir(parents=True, exist_ok=True)
+            for old in binary.parent.glob(f"{source.stem}-*"):
+                old.unlink(missing_ok=True)
+            fresh = binary.with_name(f"{binary.name}.{os.getpid()}")
+            run(["cc", *flags, source, "-o", fresh])
+            fresh.rename(binary)
+        programs[source.stem] = binary
+    return programs
+
+
+def _base() -> Path:
+    """The archive that every guest gets: busybox, stress-ng, our programs, /init."""
+    stress = _need("stress-ng", "stress-ng")
+    with locked(CACHE / "guest.lock"):
+        files = {"/bin/busybox": _need("busybox", "busybox-static"), "/usr/bin/stress-ng": stress}
+        files["/init"] = GUEST / "init"
+        files |= {f"/bin/{name}": binary for name, binary in guest_programs().items()}
+        files |= {str(library): library for library in _libraries(stress)}
+        digest = hashlib.sha256()
+        for name in sorted(files):
+            digest.update(name.encode() + b"\0" + hashlib.sha256(files[name].read_bytes()).digest())
+        archive = CACHE / f"guest-{digest.hexdigest()[:16]}.cpio"
+        if not archive.exists():
+            if _libraries(files["/bin/busybox"]):
+                where = str(files["/bin/busybox"])
+                raise LabError(where, expected="a static busybox", found="a dynamic one", do="run `make setup`")
+            fresh = archive.with_suffix(f".{os.getpid()}")
+            fresh.write_bytes(_pack(files))
+            fresh.rename(archive)
+            for old in sorted(CACHE.glob("guest-*.cpio"), key=lambda path: path.stat().st_mtime)[:-4]:
+                old.unlink(missing_ok=True)  # a running QEMU has read it already
+        else:
+            os.utime(archive)
+    return archive
+
+
+def _initramfs(programs: Sequence[Path], to: Path) -> Path:
+    """The base archive, and behind it one with these programs in /bin."""
+    shutil.copyfile(_base(), to)
+    if programs:
+        with to.open("ab") as out:
+            out.write(_pack({f"/bin/{program.name}": program for program in programs}))
+    return to
+
+
+# --- A running guest -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a script printed, stdout and stderr, and its exit status."""
+
+    status: int
+    text: str
+
+
+class _Gone(Exception):
+    """The other end closed, or did not answer in time."""
+
+
+class _Line:
+    """A unix socket, read by lines and by length, with deadlines."""
+
+    def __init__(self, path: Path, alive: Callable[[], bool], deadline: float) -> None:
+        self._buffer = b""
+        self._socket = socket.socket(socket.AF_UNIX)
+        while True:
+            try:
+                self._socket.connect(str(path))
+                return
+            except OSError as error:
+                if not alive() or time.monotonic() > deadline:
+                    self._socket.close()
+                    raise _Gone(f"no connection to {path.name}: {error}") from None
+                time.sleep(0.02)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._socket.settimeout(30)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise _Gone(f"the machine does not listen: {error}") from None
+
+    def _fill(self, deadline: float) -> None:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise _Gone("no answer in time")
+        self._socket.settimeout(left)
+        try:
+            data = self._socket.recv(1 << 16)
+        except TimeoutError:
+            raise _Gone("no answer in time") from None
+        except OSError as error:
+            raise _Gone(str(error)) from None
+        if not data:
+            raise _Gone("the machine stopped")
+        self._buffer += data
+
+    def line(self, deadline: float) -> bytes:
+        while b"\n" not in self._buffer:
+            self._fill(deadline)
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def bytes(self, count: int, deadline: float) -> bytes:
+        while len(self._buffer) < count:
+            self._fill(deadline)
+        data, self._buffer = self._buffer[:count], self._buffer[count:]
+        return data
+
+
+class Guest:
+    """A running guest. Made by `boot()`."""
+
+    def __init__(self, process: subprocess.Popen[bytes], sockets: Path, log: Path, name: str, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        self.process, self.log, self.name = process, log, name
+        self._id = 0
+        self._dimms = 0
+        self._events: list[dict[str, Any]] = []
+        alive = lambda: process.poll() is None  # noqa: E731
+        self._channel = _Line(sockets / "agent", alive, deadline)
+        self._monitor = _Line(sockets / "qmp", alive, deadline)
+        self._monitor.line(deadline)  # the greeting
+        self._monitor.send(b'{"execute": "qmp_capabilities"}\n')
+        self._monitor.line(deadline)
+        self._answer(deadline)  # "ready"
+
+    # The command channel
+
+    def _answer(self, deadline: float) -> tuple[int, bytes]:
+        head = self._channel.line(deadline)
+        try:
+            number, status, length, crc = (int(word) for word in head.split())
+        except ValueError:
+            raise self._error("an answer on the command channel", repr(head)) from None
+        data = self._channel.bytes(length, deadline)
+        if number != self._id or zlib.crc32(data) != crc:
+            raise self._error(f"answer {self._id}, whole", f"answer {number}, checksum {crc:#x}, {zlib.crc32(data):#x}")
+        return status, data
+
+    def _ask(self, verb: str, data: bytes, timeout: float) -> tuple[int, bytes]:
+        self._id += 1
+        # The agent ends a script at the time limit, so that its output is not lost; it gets ten more seconds to say so.
+        deadline = time.monotonic() + timeout + 10
+        head = f"{verb} {self._id} {int(timeout * 1000)} {len(data)} {zlib.crc32(data)}\n".encode()
+        try:
+            self._channel.send(head + data)
+            status, answer = self._answer(deadline)
+        except _Gone as gone:
+            raise self._error("an answer on the command channel", str(gone)) from None
+        if status == -3:
+            raise LabError(
+                f"guest {self.name}", expected=f"to {verb}", found=answer.decode(errors="replace").strip(),
+                do=f"check the path or the script; the console is in {self.log}",
+            )  # fmt: skip
+        return status, answer
+
+    def _error(self, expected: str, found: str) -> LabError:
+        seen = self.splats()
+        text = f"{found}\n{chr(10).join(seen[:5])}" if seen else found
+        do = f"read the console log {self.log}"
+        return LabError(f"guest {self.name}", expected=expected, found=f"{text}\n{tail(self.log)}", do=do)
+
+    def sh(self, script: str, *, timeout: float = 60, check: bool = True) -> Output:
+        """Run a busybox script as root. A time-out is always an error, a status other than 0 only with `check`."""
+        data = script.encode()
+        if len(data) > CHUNK:
+            self._store("/run/long.script", data)
+            data = b". /run/long.script"
+        status, answer = self._ask("run", data, timeout)
+        text = answer.decode(errors="replace")
+        if status < 0:
+            how = "did not end" if status == -1 else "did not end, not even when killed"
+            raise self._error(f"a script to end within {timeout:g} s", f"it {how}:\n{script.strip()}\n--\n{text}")
+        if check and status:
+            raise LabError(
+                f"guest {self.name}", expected="exit status 0", found=f"{status} from:\n{script.strip()}\n--\n{text}",
+                do=f"run it by hand in `make shell`; the console is in {self.log}",
+            )  # fmt: skip
+        return Output(status, text)
+
+    def read(self, path: str) -> str:
+        """A file of the guest, without the blank space around it."""
+        return self.get(path).decode(errors="replace").strip()
+
+    def get(self, path: str) -> bytes:
+        """A file of the guest."""
+        return self._ask("get", path.encode(), 60)[1]
+
+    def put(self, path: str, data: bytes) -> None:
+        """Make a file in the guest (mode 0755)."""
+        self._store(path, data)
+
+    def _store(self, path: str, data: bytes) -> None:
+        for start in range(0, len(data) or 1, CHUNK):
+            self._ask("add" if start else "put", path.encode() + b"\0" + data[start : start + CHUNK], 60)
+
+    # The machine
+
+    def qmp(self, command: str, *, timeout: float = 30, **arguments: Any) -> Any:
+        """Run a command of QEMU's monitor. An underscore in an argument's name stands for a hyphen."""
+        words = {name.replace("_", "-"): value for name, value in arguments.items()}
+        try:
+            self._monitor.send(json.dumps({"execute": command, "arguments": words}).encode() + b"\n")
+            deadline = time.monotonic() + timeout
+            while True:
+                message = json.loads(self._monitor.line(deadline))
+                if "event" in message:
+                    self._events.append(message)
+                elif "error" in message:
+                    raise LabError(
+                        f"guest {self.name}", expected=f"QEMU to do {command} {words}",
+                        found=message["error"]["desc"], do="check the topology's slots and nodes",
+                    )  # fmt: skip
+                else:
+                    return message["return"]
+        except _Gone as gone:
+            raise self._error(f"QEMU to answer {command}", str(gone)) from None
+
+    def event(self, wanted: Callable[[dict[str, Any]], bool], timeout: float) -> dict[str, Any] | None:
+        """Wait for an event of QEMU's that `wanted` takes."""
+        deadline = time.monotonic() + timeout
+        while True:
+            for index, event in enumerate(self._events):
+                if wanted(event):
+                    return self._events.pop(index)
+            try:
+                message = json.loads(self._monitor.line(deadline))
+            except _Gone as gone:
+                if self.process.poll() is None:
+                    return None
+                raise self._error("an event from QEMU", str(gone)) from None
+            self._events.append(message)
+
+    def online_blocks(self) -> int:
+        """How many memory blocks are online."""
+        return int(self.sh("cat /sys/devices/system/memory/memory*/state | grep -cx online", check=False).text)
+
+    def plug(self, size: str = "512M", node: int = 1, *, timeout: float = 30) -> str:
+        """Plug memory into a node (topology hot-add), wait till the kernel has it online, return what unplug takes."""
+        before = self.online_blocks()
+        self._dimms += 1
+        dimm = f"dimm{self._dimms}"
+        self.qmp("object-add", qom_type="memory-backend-ram", id=f"{dimm}-ram", size=_bytes(size))
+        self.qmp("device_add", driver="pc-dimm", id=dimm, memdev=f"{dimm}-ram", node=node)
+        blocks = _bytes(size) // int(self.read("/sys/devices/system/memory/block_size_bytes"), 16)
+        deadline = time.monotonic() + timeout
+        while (now := self.online_blocks()) < before + blocks:
+            if time.monotonic() > deadline:
+                raise self._error(f"{before + blocks} memory blocks online after plugging {size}", f"{now}")
+            time.sleep(0.1)
+        return dimm
+
+    def unplug(self, dimm: str, *, timeout: float = 30) -> None:
+        """Unplug what plug() returned, and wait till it is gone."""
+        self.qmp("device_del", id=dimm)
+        names = ("DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR", "MEM_UNPLUG_ERROR")
+
+        def ended(event: dict[str, Any]) -> bool:
+            return event.get("event") in names and event["data"].get("device") == dimm
+
+        event = self.event(ended, timeout)
+        if not event or event["event"] != "DEVICE_DELETED":
+            found = "the guest refused" if event else "it did not within the time limit"
+            raise self._error(f"the guest to give back {dimm}", f"{found} (memory in use that can't be moved?)")
+        self.qmp("object-del", id=f"{dimm}-ram")
+
+    # The console
+
+    def splats(self) -> list[str]:
+        """The lines of its console so far that a sound kernel does not print."""
+        return splats(self.log.read_text(errors="replace")) if self.log.exists() else []
+
+    def lockdep_is_off(self) -> bool:
+        """True if lockdep is built in and has stopped looking: then a quiet console proves nothing."""
+        stats = self.sh("cat /proc/lockdep_stats 2>/dev/null", check=False).text
+        found = re.search(r"debug_locks:\s*(\d)", stats)
+        return bool(found) and found[1] != "1"
+
+    def off(self) -> None:
+        """Power off and wait."""
+        self._id += 1
+        with contextlib.suppress(_Gone):
+            self._channel.send(f"off {self._id} 0 0 0\n".encode())
+        try:
+            self.process.wait(OFF_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise self._error(f"power off within {OFF_SECONDS} s", "it hangs") from None
+
+    def close(self) -> None:
+        """End the machine, whatever state it is in."""
+        self._channel.close()
+        self._monitor.close()
+
+
+def _bytes(size: str) -> int:
+    """512M -> 536870912."""
+    return int(size[:-1]) << {"K": 10, "M": 20, "G": 30}[size[-1]] if size[-1] in "KMG" else int(size)
+
+
+def _command(
+    image: Path, initramfs: Path, machine: Topology, cpus: int | None, accelerator: str, append: str
+) -> list[str]:
+    """QEMU, but for where its serial lines go."""
+    words = " ".join(word for word in (APPEND, machine.append, append) if word)
+    how = ["-accel", "kvm", "-cpu", "host"] if accelerator == "kvm" else ["-accel", "tcg,thread=multi", "-cpu", "max"]
+    return [
+        QEMU, *machine.args(cpus), *how, "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        "-kernel", str(image), "-initrd", str(initramfs), "-append", words,
+    ]  # fmt: skip
+
+
+def _quote(path: Path) -> str:
+    return str(path).replace(",", ",,")
+
+
+@contextlib.contextmanager
+def _running(
+    image: Path,
+    machine: Topology,
+    cpus: int | None,
+    accelerator: str,
+    append: str,
+    programs: Sequence[Path],
+    log: Path,
+    timeout: float,
+) -> Iterator[Guest]:
+    """A guest that is up; it is killed at the end if it still runs."""
+    _need(QEMU, "qemu-system-x86")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text("")
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
+        sockets = Path(folder)
+        command = _command(image, _initramfs(programs, sockets / "initramfs"), machine, cpus, accelerator, append)
+        command += ["-chardev", f"file,id=console,path={_quote(log)},append=on", "-serial", "chardev:console"]
+        command += ["-chardev", f"socket,id=agent,path={sockets / 'agent'},server=on,wait=off"]
+        command += ["-serial", "chardev:agent"]
+        command += ["-qmp", f"unix:{sockets / 'qmp'},server=on,wait=off"]
+        errors = sockets / "stderr"
+        with errors.open("wb") as stderr:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr)
+        guest = None
+        try:
+            try:
+                guest = Guest(process, sockets, log, machine.name, timeout)
+            except _Gone as gone:
+                said = errors.read_text(errors="replace").strip()
+                seen = "\n".join(splats(log.read_text(errors="replace"))[:5])
+                raise LabError(
+                    f"boot of {image}, topology {machine.name}, {accelerator}",
+                    expected=f"the guest to be up within {timeout:g} s",
+                    found="\n".join(part for part in (str(gone), said, seen, tail(log)) if part),
+                    do=f"read the console log {log}; on a busy machine give it more time",
+                ) from None
+            yield guest
+        finally:
+            if guest:
+                guest.close()
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+@functools.cache
+def accel(image: Path) -> str:
+    """KVM if it really runs a guest here, else TCG: a /dev/kvm that exists may still hang one. LAB_ACCEL overrides."""
+    chosen = os.environ.get("LAB_ACCEL")
+    if chosen:
+        if chosen not in ("tcg", "kvm"):
+            raise LabError("LAB_ACCEL", expected="tcg or kvm", found=chosen, do="set one of them, or none")
+        return chosen
+    answer = "tcg"
+    _base()  # a failure here must not look like a KVM that does not work
+    if os.access("/dev/kvm", os.R_OK | os.W_OK):
+        with tempfile.TemporaryDirectory(prefix="lab-") as folder, contextlib.suppress(LabError):
+            log = Path(folder) / "console"
+            with _running(image, TOPOLOGIES["one"], 2, "kvm", "", (), log, PROBE_SECONDS) as guest:
+                guest.sh("true", timeout=5)
+            answer = "kvm"
+    say("guests run under KVM" if answer == "kvm" else "guests run under TCG: there is no KVM here that runs one")
+    os.environ["LAB_ACCEL"] = answer  # for the programs this run starts, too
+    return answer
+
+
+@contextlib.contextmanager
+def boot(
+    image: Path,
+    topology: str,
+    *,
+    log: Path,
+    append: str = "",
+    cpus: int | None = None,
+    programs: Sequence[Path] = (),
+    splats_ok: bool = False,
+    timeout: float = 60,
+) -> Iterator[Guest]:
+    """A guest for the time of the block. `programs` (static) are in its PATH. `timeout` is for booting.
+
+    Leaving the block powers it off. A guest that died, hung or printed a splat is a LabError, also when the block
+    itself failed: then the splat is the likelier cause. With `splats_ok` splats, and a death, are the caller's.
+    """
+    machine = find_topology(topology)
+    with _running(image, machine, cpus, accel(image), append, programs, log, timeout) as guest:
+        try:
+            yield guest
+        except BaseException as error:
+            if isinstance(error, Exception) and not splats_ok and guest.splats():
+                raise guest._error("a quiet console", "splats") from error
+            raise
+        if splats_ok:
+            with contextlib.suppress(LabError):
+                guest.off()
+            return
+        if guest.process.poll() is not None:
+            raise guest._error("a guest that runs until the end", "it stopped by itself")
+        if guest.lockdep_is_off():
+            raise guest._error("debug_locks: 1 in /proc/lockdep_stats", "0: lockdep has switched itself off")
+        guest.off()
+        if guest.splats():
+            raise guest._error("a quiet console", "splats")
+
+
+def shell(image: Path, topology: str, cpus: int | None = None) -> None:
+    """A guest on the terminal, until the user leaves."""
+    machine = find_topology(topology)
+    accelerator = accel(image)
+    say(f"{image}, topology {machine.name}. To leave: `poweroff`, or Ctrl-A X to stop the machine at once.")
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
+        command = _command(
+            image, _initramfs((), Path(folder) / "initramfs"), machine, cpus, accelerator, "lab.shell panic_on_warn=0"
+        )
+        subprocess.run([*command, "-serial", "mon:stdio"])
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    from . import build, kernels
+
+    parser = argparse.ArgumentParser(prog="python3 -m lab.guest", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, about in (("shell", "boot to a shell"), ("run", "boot, run one script, power off")):
+        command = commands.add_parser(name, help=about)
+        command.add_argument("--kernel", default=None, help="one of Debian's kernels")
+        command.add_argument("--ksrc", default=None, help="your own tree")
+        command.add_argument("--which", choices=("series", "stock"), default="series")
+        command.add_argument("--variant", default="plain", choices=build.VARIANTS)
+        command.add_argument("--topology", default="one", choices=tuple(TOPOLOGIES))
+        command.add_argument("--cpus", type=int, default=None)
+    command.add_argument("script")
+    given = parser.parse_args(words)
+    kernel = kernels.get(given.kernel, given.ksrc)
+    image = build.image(kernel, given.which, given.variant)
+    if given.command == "shell":
+        shell(image, given.topology, given.cpus)
+        return 0
+    log = BUILD / kernel.name / "logs" / f"run-{given.topology}.console"
+    with boot(image, given.topology, cpus=given.cpus, log=log) as guest:
+        output = guest.sh(given.script, timeout=600, check=False)
+        print(output.text, end="")
+    return output.status
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except LabError as failure:
+        print(failure, file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,436 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The static checks: what a maintainer runs on patches before reading them. `python3 -m lab.lint`.
+
+Everything that compiles does so in a tree and an object directory of its own, so that no kernel must be built anew.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import build, kernels, render
+from .common import ROOT, LabError, locked
+from .common import run as call
+from .kernels import Kernel
+from .render import Commit, Rendering
+from .results import Results, Skip, expect
+
+SEMANTIC = "scripts/coccinelle/misc/demotion_gate.cocci"  # the series' own check
+RULE_SECONDS = 120
+LINE = 120  # in Python; the kernel's own limits are checkpatch's
+# Also on the lab's configuration: what the series adds to the kernel and nothing turns on by itself.
+EXTRA = "CONFIG_KUNIT=y\nCONFIG_DEMOTION_GATE_KUNIT_TEST=y\n"
+# Unfinished work, and paths of one machine; the guest's own home is on none.
+LEFT = re.compile(r"(?:#|//|\*)\s*(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b|/ho[m]e/|/ro[o]t/(?!\.shrc)")
+WORDS = "nd,ser,upto"  # of ours and the kernel's, which codespell takes for misspelt ones
+LICENSED = (".c", ".h", ".py", ".sh", ".config", ".rst", ".cocci")
+
+
+def of(kernel: Kernel, what: str) -> str:
+    """The name of a result."""
+    return f"{kernel.name} {what}"
+
+
+def no_lines(what: str, lines: Iterable[str]) -> None:
+    """Fail with the lines unless there are none."""
+    found = [line for line in lines if line.strip()]
+    assert not found, "\n".join([f"{what}\n  expected: none\n  found:    {len(found)}", *found[:30]])
+
+
+# --- A tree and objects to try things on -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bench:
+    """The stock tree with any files laid over it, and object directories beside it."""
+
+    kernel: Kernel
+    stock: Path
+
+    @property
+    def place(self) -> Path:
+        return self.kernel.cache / "lint"
+
+    @property
+    def tree(self) -> Path:
+        return self.place / "source"
+
+    def lay(self, files: Mapping[str, bytes]) -> Path:
+        """Make the tree the stock tree with these files."""
+        state = (self.kernel.cache / "stock.from").read_text()
+        build.farm(self.stock, state, self.tree, files)
+        return self.tree
+
+    def make(self, objects: str, *words: str) -> tuple[int, str]:
+        """Run make for an object directory; exit status and output."""
+        obj = self.place / objects
+        obj.mkdir(parents=True, exist_ok=True)
+        command = ["make", "-C", self.tree, f"O={obj}", f"-j{len(os.sched_getaffinity(0))}", *words]
+        done = call(command, env=build.ENVIRONMENT, check=False)
+        with (obj / "lab.log").open("a") as log:
+            log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}")
+        return done.returncode, done.stdout.replace(f"{self.tree}/", "")
+
+    def configure(self, objects: str, text: str, *words: str) -> dict[str, str]:
+        """Configure as a minimal kernel with these symbols; what it has then."""
+        obj = self.place / objects
+        obj.mkdir(parents=True, exist_ok=True)
+        (obj / "lab.log").unlink(missing_ok=True)
+        wanted = obj / "lab.fragments"
+        wanted.write_text(text)
+        status, output = self.make(objects, *words, "-s", f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig")
+        assert not status, f"make allnoconfig\n{output}"
+        return build.symbols((obj / ".config").read_text())
+
+
+@contextlib.contextmanager
+def bench(kernel: Kernel) -> Iterator[Bench]:
+    # Debian's tree is the stock tree as it is: don't wait for a build that holds its lock.
+    stock = kernel.cache / "stock"
+    if kernel.source != stock:
+        stock = build.source(kernel, "stock")
+    with locked(kernel.cache / "lint" / "lock"):
+        yield Bench(kernel, stock)
+
+
+def base_config(kernel: Kernel) -> str:
+    return "".join(path.read_text() for path in build.fragments(kernel, "plain")) + EXTRA
+
+
+def compiler(name: str = "gcc") -> str:
+    return build._cc().replace("gcc", name)
+
+
+# --- The patches -----------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def neutral() -> Iterator[None]:
+    """Render as nobody in particular, on machines where git knows no name as well."""
+    settings = {
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ann Author",
+        "GIT_CONFIG_KEY_1": "user.email", "GIT_CONFIG_VALUE_1": "ann@example.org",
+    }  # fmt: skip
+    before = {key: os.environ.get(key) for key in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def patches(kernel: Kernel, results: Results) -> None:
+    """checkpatch, on each."""
+    with tempfile.TemporaryDirectory(prefix="lint-") as tmp, neutral():
+        for patch in render.series(kernel, Path(tmp)):
+            if patch.name.startswith("0000-"):
+                continue
+            with results.case(of(kernel, f"checkpatch {patch.stem}")):
+                # The tree has no history in which to look for the commits that a message names.
+                command = ["perl", "scripts/checkpatch.pl", "--strict", "--terse", "--show-types", "--no-summary",
+                           "--ignore", "UNKNOWN_COMMIT_ID", patch]  # fmt: skip
+                done = call(command, cwd=kernel.source, check=False)
+                no_lines("messages of checkpatch", done.stdout.replace(f"{tmp}/", "").splitlines())
+
+
+# --- Compiling, commit by commit -------------------------------------------------------------------------------------
+
+
+def object_of(path: str, texts: Mapping[str, bytes], prefer: Iterable[str]) -> str:
+    """Which object shows whether a C file or header compiles: its own, or that of a file which includes it."""
+    header = path.removeprefix("include/") if path.endswith(".h") else path.rpartition("/")[2]
+    included = re.compile(rf'^#include ["<](?:\S*/)?{re.escape(header)}[">]', re.M)
+    for user in (*prefer, *texts):
+        if user.endswith(".c") and user != path and included.search(texts[user].decode(errors="replace")):
+            return user.removesuffix(".c") + ".o"
+    if path.endswith(".h"):
+        raise LabError(path, expected="a C file of the series that includes it", found="none", do="include it in one")
+    return path.removesuffix(".c") + ".o"
+
+
+def in_kernel(path: str) -> bool:
+    return path.endswith((".c", ".h")) and not path.startswith("tools/")
+
+
+def objects_of(files: Iterable[str], texts: Mapping[str, bytes]) -> list[str]:
+    paths = sorted(filter(in_kernel, files))
+    return sorted({object_of(path, texts, paths) for path in paths})
+
+
+def warnings(output: str) -> Counter[str]:
+    """The lines that warn, without their line numbers. Counted, for two in one function may read the same."""
+    found = re.findall(r"^\S+?:(?:\d+:)*\s*(?:fatal )?(?:warning|error): .*$", output, re.M)
+    return Counter(re.sub(r":\d+", "", line) for line in found)
+
+
+def compile_commits(kernel: Kernel, rendering: Rendering, results: Results) -> None:
+    """Each commit alone compiles what it touches, and brings no warning that its parent did not have."""
+    with bench(kernel) as here:
+        texts: dict[str, bytes] = {}
+        for commit in rendering.commits:
+            for path in filter(in_kernel, commit.files):
+                if (here.stock / path).exists():
+                    texts.setdefault(path, (here.stock / path).read_bytes())
+        with results.case(of(kernel, "what the series touches compiles without it")):
+            here.lay({})
+            here.configure("objects", base_config(kernel))
+            known = compile_objects(here, [path.removesuffix(".c") + ".o" for path in texts if path.endswith(".c")])
+        overlay: dict[str, bytes] = {}
+        for commit in rendering.commits:
+            overlay |= commit.files
+            texts |= {path: data for path, data in commit.files.items() if in_kernel(path)}
+            here.lay(overlay)
+            found: Counter[str] = Counter()
+            with results.case(of(kernel, f"{commit.slug} compiles by itself")):
+                if any(Path(path).name.startswith("Kconfig") for path in commit.files):
+                    here.configure("objects", base_config(kernel))
+                found = compile_objects(here, objects_of(commit.files, texts)) + compile_rest(here, commit)
+            with results.case(of(kernel, f"{commit.slug} has no new warning from sparse or W=1")):
+                no_lines("warnings", (found - known).elements())
+            known |= found
+
+
+def compile_objects(here: Bench, objects: Sequence[str]) -> Counter[str]:
+    """Compile anew, with sparse and the extra warnings."""
+    if not objects:
+        return Counter()
+    for name in objects:
+        (here.place / "objects" / name).unlink(missing_ok=True)
+    status, output = here.make("objects", compiler(), "C=2", "CHECK=sparse", "W=1", *objects)
+    errors = [line for line in output.splitlines() if re.search(r"\berror\b|\*\*\*", line)]
+    assert not status, "\n".join([f"make {' '.join(objects)}: exit status {status}", *errors[:20]])
+    return warnings(output)
+
+
+def compile_rest(here: Bench, commit: Commit) -> Counter[str]:
+    """What a commit has besides kernel code."""
+    found: Counter[str] = Counter()
+    for path in commit.files:
+        file = here.tree / path
+        if path.startswith("tools/") and path.endswith(".c"):
+            flags = ["-O2", "-Wall", "-D_GNU_SOURCE=", f"-I{file.parent.parent}", f"-I{file.parent}"]
+            done = call(["gcc", *flags, "-c", file, "-o", os.devnull], env=build.ENVIRONMENT)
+            found += warnings(done.stdout.replace(f"{here.tree}/", ""))
+        elif path.endswith(".cocci"):
+            call(["spatch", "--parse-cocci", file])
+        elif path.endswith(".sh"):
+            call(["bash", "-n", file])
+    return found
+
+
+# --- Semantic patches ------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def spatch_version() -> tuple[int, ...]:
+    return numbers(call(["spatch", "--version"]).stdout)
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    found = re.search(r"\d+(?:\.\d+)+", text)
+    return tuple(map(int, found[0].split("."))) if found else ()
+
+
+def reports(rule: Path, files: Sequence[Path], include: Path | None = None) -> list[str]:
+    """What a rule in the kernel's style reports of some files, as `make coccicheck` would."""
+    text = rule.read_text()
+    options = " ".join(re.findall(r"^// Options:(.*)$", text, re.M)).split()
+    command = ["spatch", "-D", "report", "--no-show-diff", "--very-quiet", "--cocci-file", rule, *options]
+    if include:
+        command += ["-I", include]
+    done = call([*command, *files], check=False, timeout=RULE_SECONDS)
+    if done.returncode:
+        raise LabError(str(rule), expected="exit status 0 of spatch", found=f"{done.returncode}\n{done.stdout.strip()}",
+                       do="run `make coccicheck` with it")  # fmt: skip
+    return done.stdout.splitlines()
+
+
+def unfit(rule: Path) -> str | None:
+    """Why spatch can't run a rule at all, whatever the file, or None."""
+    text = rule.read_text()
+    if not re.search(r"^virtual (?:\w+,\s*)*report\b", text, re.M):
+        return "it has no report mode"
+    needed = numbers("".join(re.findall(r"^// Requires:(.*)$", text, re.M)))
+    if needed > spatch_version():
+        return f"it requires spatch {'.'.join(map(str, needed))}"
+    with tempfile.TemporaryDirectory(prefix="lint-") as tmp:
+        empty = Path(tmp) / "empty.c"
+        empty.write_text("int nothing;\n")
+        try:
+            reports(rule, [empty])
+        except LabError as error:
+            return f"spatch fails on it for an empty file as well: {str(error).splitlines()[2].strip()}"
+    return None
+
+
+def coccicheck(kernel: Kernel, tree: Path, rendering: Rendering, results: Results) -> None:
+    """The kernel's own rules on the new files."""
+    files = [tree / path for path in rendering.origin if path.endswith(".c")]
+    rules = [rule for rule in sorted((tree / "scripts/coccinelle").rglob("*.cocci")) if rule != tree / SEMANTIC]
+
+    def check(rule: Path) -> list[str] | str | LabError:
+        try:
+            return reports(rule, files, tree / "include")
+        except subprocess.TimeoutExpired:
+            return LabError(str(rule), expected=f"an end within {RULE_SECONDS} s", found="none", do="run it by hand")
+        except LabError as error:
+            return unfit(rule) or error
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        found = dict(zip(rules, pool.map(check, rules), strict=True))
+    for rule, outcome in found.items():
+        if isinstance(outcome, str):
+            results.skip(of(kernel, f"coccicheck {rule.relative_to(tree)}"), outcome)
+    ran = {rule: outcome for rule, outcome in found.items() if not isinstance(outcome, str)}
+    with results.case(of(kernel, f"coccicheck, {len(ran)} rules on {len(files)} new files")):
+        assert ran, f"no rules in {tree / 'scripts/coccinelle'}"
+        lines = []
+        for rule, outcome in ran.items():
+            if isinstance(outcome, LabError):
+                lines.append(str(outcome))
+            else:
+                lines += [f"{rule.relative_to(tree)}: {line.replace(f'{tree}/', '')}" for line in outcome]
+        no_lines("reports", lines)
+
+
+def semantic(kernel: Kernel, tree: Path, results: Results) -> None:
+    """The series' own check: on all that the series touches or that could call into it."""
+    with results.case(of(kernel, f"{Path(SEMANTIC).name} reports nothing on the series")):
+        # Whoever could break one of its rules names one of these.
+        names = r"\b(demotion_(gate|targets)_|establish_demotion_targets|__set_migration_target_nodes)"
+        listed = call(["grep", "-rlE", "--include=*.c", names, "mm", "drivers", "kernel"], cwd=tree).stdout.split()
+        expect("the gate itself is looked at", True, "mm/demotion_gate.c" in listed)
+        no_lines("reports", reports(tree / SEMANTIC, [tree / path for path in sorted(listed)]))
+
+
+# --- What is written -------------------------------------------------------------------------------------------------
+
+
+def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results) -> None:
+    """kernel-doc, the ABI files and MAINTAINERS, by the tree's own scripts."""
+    new = list(rendering.origin)
+    with results.case(of(kernel, "kernel-doc")):
+        script = tree / "scripts/kernel-doc"
+        strict = ["-Wall"] if "Wall" in script.resolve().read_text() else []
+        # A file without any kernel-doc is worth a warning to it.
+        files = [path for path in filter(in_kernel, new) if re.search(r"^/\*\*$", (tree / path).read_text(), re.M)]
+        assert files, "no new file has kernel-doc"
+        done = call([script, "-none", *strict, *files], cwd=tree, check=False)
+        no_lines("messages of kernel-doc", done.stdout.splitlines())
+        assert not done.returncode, f"kernel-doc: exit status {done.returncode}"
+    with results.case(of(kernel, "ABI files")):
+        ours = [path for path in new if path.startswith("Documentation/ABI/")]
+        assert ours, "the series adds no file to Documentation/ABI"
+        scripts = ("scripts/get_abi.pl", "scripts/get_abi.py", "tools/docs/get_abi.py")
+        checker = next((name for name in scripts if (tree / name).exists()), None)
+        if not checker:
+            raise Skip(f"this tree has none of {', '.join(scripts)}")
+        entries = [what for path in ours for what in re.findall(r"^What:\s*(\S+)", (tree / path).read_text(), re.M)]
+        done = call([tree / checker, "validate"], cwd=tree, check=False)
+        names = [*(Path(path).name for path in ours), *entries]
+        messages = done.stdout.splitlines()
+        no_lines("messages that name ours", (line for line in messages if any(name in line for name in names)))
+        # It says nothing of files that it did not read.
+        for what in entries:
+            shown = call([tree / checker, "search", f"^{re.escape(what)}$"], cwd=tree, check=False).stdout
+            assert what in shown, f"{checker} does not find {what}; it says:\n{shown}"
+    with results.case(of(kernel, "get_maintainer finds the new files")):
+        section = (ROOT / "MAINTAINERS").read_text().split("\n")[0]
+        for path in new:
+            command = ["perl", "scripts/get_maintainer.pl", "--no-git", "--no-git-fallback", "--rolestats", "-f", path]
+            done = call(command, cwd=tree)
+            wanted = rf"^linux-mm@kvack\.org \(open list:{re.escape(section)}\)$"
+            found = done.stdout
+            assert re.search(wanted, found, re.M), f"{path}: expected linux-mm for {section}, found:\n{found}"
+
+
+def written() -> list[Path]:
+    """All files of this repository."""
+    listed = call(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=False)
+    if not listed.returncode:
+        return sorted({ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()})
+    files = (file for file in ROOT.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+    return sorted(file for file in files if not file.is_relative_to(ROOT / "build"))  # an unpacked archive
+
+
+@functools.cache
+def repository(results: Results) -> None:
+    """What holds for all kernels: checked once."""
+    files = written()
+    python = [file for file in files if file.suffix == ".py"]
+    texts = {str(file.relative_to(ROOT)): file.read_text(errors="replace") for file in files}
+    with results.case("codespell"):
+        done = call(["codespell", "--quiet-level=3", f"--ignore-words-list={WORDS}", *texts], cwd=ROOT, check=False)
+        no_lines("misspellings", done.stdout.splitlines())
+    with results.case("the lab's Python compiles"), tempfile.TemporaryDirectory(prefix="lint-") as tmp:
+        env = {"PYTHONPYCACHEPREFIX": tmp, "PYTHONDONTWRITEBYTECODE": "", "PYTHONWARNINGS": "error"}
+        done = call(["/usr/bin/python3", "-m", "compileall", "-q", *python], env=env, check=False)
+        no_lines("messages of compileall", done.stdout.splitlines())
+    with results.case(f"no line of Python is longer than {LINE}"):
+        no_lines("long lines", places(texts, rf"^.{{{LINE + 1},}}$", ".py"))
+    with results.case("nothing left to do, no path of one machine"):
+        no_lines("places", places(texts, LEFT.pattern))
+    with results.case("every file says its licence in its first lines"):
+        ours = {name: text for name, text in texts.items() if not name.startswith(("series/", "lab/tests/standin/"))}
+        lacking = [name for name, text in ours.items() if name.endswith(LICENSED) and text
+                   and "SPDX-License-Identifier: " not in "".join(text.splitlines()[:2])]  # fmt: skip
+        no_lines("files without", lacking)
+
+
+def places(texts: Mapping[str, str], pattern: str, suffix: str = "") -> Iterator[str]:
+    for name, text in texts.items():
+        for number, line in enumerate(text.splitlines() if name.endswith(suffix) else (), 1):
+            if re.search(pattern, line):
+                yield f"{name}:{number}: {line.strip()[:100]}"
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def run(kernel: Kernel, results: Results) -> None:
+    """All of it, for one kernel."""
+    repository(results)
+    rendering = render.render(kernel)
+    patches(kernel, results)
+    compile_commits(kernel, rendering, results)
+    with bench(kernel) as here:
+        tree = here.lay({path: data for commit in rendering.commits for path, data in commit.files.items()})
+        semantic(kernel, tree, results)
+        documents(kernel, tree, rendering, results)
+        coccicheck(kernel, tree, rendering, results)
+
+
+def cli(what: Callable[[Kernel, Results], None], words: Sequence[str] | None = None) -> int:
+    """A command of its own for a set of checks."""
+    parser = argparse.ArgumentParser(prog=f"python3 -m {what.__module__}")
+    parser.add_argument("--kernel", help="one of Debian's: " + ", ".join(kernels.DEBIAN))
+    parser.add_argument("--ksrc", help="your own kernel tree, which is only read")
+    given = parser.parse_args(words)
+    try:
+        results = Results()
+        what(kernels.get(given.kernel, given.ksrc), results)
+        return results.end()
+    except LabError as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(cli(run))

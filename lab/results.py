@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Counting what passed, failed and was skipped, for every command that ends with `N passed, N failed`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Iterator
+
+from .common import LabError, say
+
+
+class Skip(Exception):
+    """A declared skip: the reason is its text."""
+
+
+class Results:
+    """What has run so far. A result that is neither passed nor a declared skip is failed."""
+
+    def __init__(self) -> None:
+        self.passed = 0
+        self.failures: list[str] = []
+        self.skips: list[str] = []
+
+    def note(self, name: str, ok: bool, why: str = "", seconds: float | None = None) -> None:
+        """One result; `why` is shown for a failure."""
+        took = f" ({seconds:.0f} s)" if seconds is not None and seconds >= 1 else ""
+        if ok:
+            self.passed += 1
+            say(f"ok    {name}{took}")
+        else:
+            self.failures.append(name)
+            say(f"FAIL  {name}{took}\n{indented(why)}")
+
+    def skip(self, name: str, why: str) -> None:
+        """A skip that was declared beforehand."""
+        self.skips.append(name)
+        say(f"skip  {name}: {why}")
+
+    @contextlib.contextmanager
+    def case(self, name: str) -> Iterator[None]:
+        """One result from a block: an exception is a failure, Skip a declared skip."""
+        start = time.monotonic()
+        try:
+            yield
+        except Skip as reason:
+            self.skip(name, str(reason))
+        except (LabError, AssertionError, OSError, ValueError, LookupError) as error:
+            self.note(name, False, str(error) or repr(error), time.monotonic() - start)
+        else:
+            self.note(name, True, seconds=time.monotonic() - start)
+
+    def end(self) -> int:
+        """Print the closing line and return the exit status. No test at all is a failure."""
+        for name in self.failures:
+            say(f"failed: {name}")
+        if self.skips:
+            say(f"declared skips: {len(self.skips)}")
+        say(f"{self.passed} passed, {len(self.failures)} failed")
+        return 0 if self.passed and not self.failures else 1
+
+
+def expect(what: str, expected: object, found: object) -> None:
+    """Fail with both sides unless they are equal."""
+    assert expected == found, f"{what}\n  expected: {expected}\n  found:    {found}"
+
+
+def indented(text: str) -> str:
+    return "\n".join("      " + line for line in text.splitlines())
+
+
+KTAP = re.compile(r"^(?P<bad>not )?ok \d+ (?:- )?(?P<name>.*?)(?:\s+# (?P<word>SKIP|TODO|XFAIL)\b\s*(?P<why>.*))?$")
+
+
+def ktap(text: str) -> Iterator[tuple[str, str, str]]:
+    """The results in KTAP text, outermost level: name, 'ok' | 'fail' | 'skip', and the reason or the lines before."""
+    before: list[str] = []
+    for line in text.splitlines():
+        found = KTAP.match(line)
+        if not found:
+            before.append(line)
+            continue
+        state = "fail" if found["bad"] else "skip" if found["word"] in ("SKIP", "XFAIL") else "ok"
+        yield found["name"].strip(), state, found["why"] or "\n".join(before[-20:])
+        before = []

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What two arms of the comparison say about each other, and how sure that is.
+
+The unit of replication is the boot. A boot's many events are reduced to their median, two medians of one block become
+a log ratio, and only these log ratios, one a block, are treated as independent: events of one boot share its memory
+layout, its host's mood and its warm-up, so counting them as replicates would make noise look like evidence.
+
+Two 95 % intervals are made for the mean log ratio: a bootstrap over blocks, and Student's t. A bootstrap over three to
+eight blocks is too narrow (with three it covers the truth three times in four), the t interval is right
+there if the log ratios are roughly normal; the reported interval reaches as far as the wider of the two on each side.
+
+Equivalence is decided as in two one-sided tests: the 90 % interval, made in the same way, lies inside a margin that is
+fixed before anything is measured. Noise can only make an interval wider, so it never earns an 'equivalent'.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+MARGIN = 0.10  # declared before measuring: ratios from 1/1.10 to 1.10 count as no difference
+CONFIDENCE = 0.95
+EQUIVALENCE_CONFIDENCE = 0.90  # two one-sided tests of 5 % each
+MIN_BLOCKS = 3  # with fewer, nothing is claimed
+RESAMPLES = 9999
+EXACT_BLOCKS = 14  # up to here every sign flip is tried
+
+
+class Row(NamedTuple):
+    """One number as it was measured: a line of data.csv."""
+
+    block: int
+    boot: int
+    topology: str
+    image: str
+    arm: str
+    slot: int  # its arm's place in the boot's order
+    scenario: str
+    metric: str  # ends in its unit
+    cycle: int
+    target: str
+    at: float  # seconds since its slot began, where that matters
+    result: str  # "ok", or the error of an event that failed
+    value: float
+
+
+OK = "ok"
+DONE = "done"  # the metric of a boot's last row: rows of a boot without it are not used
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """Append, with a header if the file is new."""
+    new = not path.exists() or not path.stat().st_size
+    with path.open("a", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        if new:
+            writer.writerow(Row._fields)
+        for row in rows:
+            writer.writerow(row._replace(value=f"{row.value:.9g}", at=f"{row.at:.6g}"))  # type: ignore[arg-type]
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of all boots that were finished; a torn or unfinished end is left out."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as lines:
+        table = csv.reader(lines)
+        header = next(table, None)
+        if header is None or tuple(header) != Row._fields:
+            raise ValueError(f"{path}: not a table of measurements (its first line is {header})")
+        rows = []
+        for fields in table:
+            try:
+                block, boot, topology, image, arm, slot, scenario, metric, cycle, target, at, result, value = fields
+                rows.append(
+                    Row(int(block), int(boot), topology, image, arm, int(slot), scenario, metric, int(cycle), target,
+                        float(at), result, float(value))
+                )
+            except ValueError:
+                continue  # torn by a kill; its boot has no DONE row either
+    done = {row.boot for row in rows if row.metric == DONE}
+    return [row for row in rows if row.boot in done]
+
+
+def add_cycles(rows: Sequence[Row]) -> list[Row]:
+    """The rows, and for each off/on pair that succeeded one more: the time of both together."""
+    halves: dict[tuple, dict[str, Row]] = defaultdict(dict)
+    for row in rows:
+        action, _, unit = row.metric.partition("_")
+        if row.result == OK and action in ("off", "on") and unit:
+            halves[(row.boot, row.slot, row.scenario, row.cycle, row.target, unit)][action] = row
+    pairs = [
+        pair["off"]._replace(metric=f"cycle_{key[-1]}", value=pair["off"].value + pair["on"].value)
+        for key, pair in halves.items()
+        if len(pair) == 2
+    ]
+    return [*rows, *pairs]
+
+
+class Key(NamedTuple):
+    """What is measured where."""
+
+    topology: str
+    scenario: str
+    metric: str
+
+
+def by_boot(rows: Iterable[Row], key: Key, arm: str) -> dict[tuple[int, int], list[float]]:
+    """(block, boot) -> the values of the events that succeeded."""
+    found: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for row in rows:
+        if (row.topology, row.scenario, row.metric) == key and row.arm == arm and row.result == OK:
+            found[(row.block, row.boot)].append(row.value)
+    return dict(found)
+
+
+def medians(rows: Iterable[Row], key: Key, arm: str) -> dict[int, float]:
+    """block -> the median of its boot (the geometric mean of the medians, if an arm has several boots in a block)."""
+    logs: dict[int, list[float]] = defaultdict(list)
+    for (block, _), values in by_boot(rows, key, arm).items():
+        middle = float(np.median(values))
+        if middle > 0:
+            logs[block].append(math.log(middle))
+    return {block: math.exp(float(np.mean(each))) for block, each in sorted(logs.items())}
+
+
+class Verdict(StrEnum):
+    EQUIVALENT = "equivalent"
+    SMALL = "differs, but by less than the margin"
+    DIFFERS = "differs"
+    NOISY = "too noisy to tell"
+
+    @property
+    def equivalent(self) -> bool:
+        return self in (Verdict.EQUIVALENT, Verdict.SMALL)
+
+    @property
+    def differs(self) -> bool:
+        return self in (Verdict.DIFFERS, Verdict.SMALL)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """new against base. All ratios are new/base."""
+
+    blocks: int
+    base: float  # median of the boots' medians
+    new: float
+    base_spread: float  # standard deviation of the boots' medians, in per cent
+    new_spread: float
+    ratio: float
+    low: float  # the 95 % interval, the wider of the two below
+    high: float
+    bootstrap: tuple[float, float]
+    student: tuple[float, float]
+    inner: tuple[float, float]  # the 90 % interval that equivalence is decided by
+    p: float
+    p_floor: float  # the smallest p that so many blocks can give
+    margin: float
+    verdict: Verdict
+
+
+def spread(values: Sequence[float]) -> float:
+    return 100 * float(np.std(values, ddof=1)) / float(np.mean(values)) if len(values) > 1 else math.nan
+
+
+def bootstrap_interval(logs: np.ndarray, confidence: float, seed: int = 0) -> tuple[float, float]:
+    """Percentile bootstrap of the mean, over blocks."""
+    rng = np.random.default_rng(seed)
+    means = logs[rng.integers(len(logs), size=(RESAMPLES, len(logs)))].mean(axis=1)
+    tail = 100 * (1 - confidence) / 2
+    low, high = np.percentile(means, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def student_interval(logs: np.ndarray, confidence: float) -> tuple[float, float]:
+    if len(logs) < 2:
+        return -math.inf, math.inf
+    half = stats.t.ppf((1 + confidence) / 2, len(logs) - 1) * stats.sem(logs)
+    return float(logs.mean() - half), float(logs.mean() + half)
+
+
+def sign_flip(logs: np.ndarray, seed: int = 0) -> tuple[float, float]:
+    """Two-sided p of 'the arms could be swapped in any block', and the smallest p there could be."""
+    n = len(logs)
+    if n <= EXACT_BLOCKS:
+        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+        extra = 0
+    else:
+        signs = np.random.default_rng(seed).choice([-1, 1], size=(RESAMPLES, n))
+        extra = 1  # the order that was observed is one of those that could have been
+    sums = np.abs(signs @ logs)
+    hits = int(np.count_nonzero(sums >= abs(logs.sum()) * (1 - 1e-12))) + extra
+    total = len(signs) + extra
+    return hits / total, min(1.0, max(2, extra) / total)
+
+
+def _wider(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return min(one[0], other[0]), max(one[1], other[1])
+
+
+def _ratios(interval: tuple[float, float]) -> tuple[float, float]:
+    return tuple(math.exp(min(end, 700.0)) for end in interval)  # type: ignore[return-value]
+
+
+def compare(
+    base: Mapping[int, float], new: Mapping[int, float], *, margin: float = MARGIN, seed: int = 0
+) -> Comparison | None:
+    """Pair two arms in the blocks that have both; None if there is no such block."""
+    blocks = sorted(base.keys() & new.keys())
+    if not blocks:
+        return None
+    logs = np.array([math.log(new[block] / base[block]) for block in blocks])
+    boot = bootstrap_interval(logs, CONFIDENCE, seed)
+    student = student_interval(logs, CONFIDENCE)
+    outer = _wider(boot, student)
+    inner = _wider(
+        bootstrap_interval(logs, EQUIVALENCE_CONFIDENCE, seed), student_interval(logs, EQUIVALENCE_CONFIDENCE)
+    )
+    p, p_floor = sign_flip(logs, seed)
+    edge = math.log1p(margin)
+    enough = len(blocks) >= MIN_BLOCKS
+    same = enough and -edge < inner[0] and inner[1] < edge
+    apart = enough and (outer[0] > 0 or outer[1] < 0)
+    verdict = {
+        (True, False): Verdict.EQUIVALENT,
+        (True, True): Verdict.SMALL,
+        (False, True): Verdict.DIFFERS,
+        (False, False): Verdict.NOISY,
+    }[(same, apart)]
+    olds, news = [base[block] for block in blocks], [new[block] for block in blocks]
+    return Comparison(
+        blocks=len(blocks),
+        base=float(np.median(olds)),
+        new=float(np.median(news)),
+        base_spread=spread(olds),
+        new_spread=spread(news),
+        ratio=math.exp(logs.mean()),
+        low=_ratios(outer)[0],
+        high=_ratios(outer)[1],
+        bootstrap=_ratios(boot),
+        student=_ratios(student),
+        inner=_ratios(inner),
+        p=p,
+        p_floor=p_floor,
+        margin=margin,
+        verdict=verdict,
+    )
+
+
+class Outcome(StrEnum):
+    PASS = "pass"
+    FAIL = "fail"
+    NOISY = "too noisy to tell"
+    ABSENT = "not measured"
+
+
+def judge(result: Comparison | None, relation: str, bound: float | None = None) -> Outcome:
+    """Does the ratio hold to `<=` or `>=` bound, or to `==`, which is the declared margin?
+
+    The whole interval must be on one side of the bound; in between it is too noisy.
+    """
+    if result is None:
+        return Outcome.ABSENT
+    if result.blocks < MIN_BLOCKS:
+        return Outcome.NOISY
+    if relation == "==":
+        edge = 1 + result.margin
+        if result.verdict.equivalent:
+            return Outcome.PASS
+        return Outcome.FAIL if result.low > edge or result.high < 1 / edge else Outcome.NOISY
+    assert bound is not None
+    holds, breaks = result.high <= bound, result.low > bound
+    if relation == ">=":
+        holds, breaks = result.low >= bound, result.high < bound
+    return Outcome.PASS if holds else Outcome.FAIL if breaks else Outcome.NOISY

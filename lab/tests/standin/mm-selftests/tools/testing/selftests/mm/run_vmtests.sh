@@ -1,0 +1,14 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0
+usage() {
+	cat <<EOF
+- compaction
+	moving
+- mlock
+	locking
+EOF
+}
+
+CATEGORY="compaction" run_test ./compaction_test
+
+CATEGORY="mlock" run_test ./on-fault-limit

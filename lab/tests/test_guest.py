@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Building and booting, as far as that goes without a kernel."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab import build, guest, render
+from lab.common import LabError
+from lab.kernels import Kernel
+
+# --- Machines
+
+
+def numa(args: tuple[str, ...]) -> list[str]:
+    return [value for word, value in zip(args, args[1:]) if word == "-numa"]
+
+
+@pytest.mark.parametrize("name", guest.TOPOLOGIES)
+@pytest.mark.parametrize("cpus", [None, 8, 16])
+def test_every_cpu_belongs_to_one_node(name: str, cpus: int | None) -> None:
+    topology = guest.TOPOLOGIES[name]
+    args = topology.args(cpus)
+    smp = int(re.match(r"\d+", args[args.index("-smp") + 1])[0])
+    assert smp == (cpus or topology.cpus)
+    owned = []
+    for node in numa(args):
+        if found := re.search(r"cpus=(\d+)-(\d+)", node):
+            owned += range(int(found[1]), int(found[2]) + 1)
+    assert not owned or sorted(owned) == list(range(smp))
+
+
+def test_only_the_slow_nodes_have_no_cpus_and_are_told_to_be_slow() -> None:
+    for name in ("tiered", "hot-add"):
+        args = guest.TOPOLOGIES[name].args()
+        words = " ".join(numa(args))
+        assert "hmat=on" in args[args.index("-M") + 1]
+        assert "node,nodeid=1" in words and "cpus=" not in words.split("node,nodeid=1")[1]
+        latency = dict(re.findall(r"target=(\d),hierarchy=memory,data-type=access-latency,latency=(\d+)", words))
+        assert int(latency["0"]) < int(latency["1"])
+    assert "memdev=m1" not in " ".join(guest.TOPOLOGIES["hot-add"].args())  # that node starts empty
+    assert "online_movable" in guest.TOPOLOGIES["hot-add"].append  # or its memory could not go again
+
+
+def test_a_wrong_topology_or_cpu_count_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="two-socket"):
+        guest.find_topology("twosocket")
+    with pytest.raises(LabError, match="even number"):
+        guest.TOPOLOGIES["two-socket"].args(5)
+
+
+# --- Splats
+
+SPLATS = {
+    "warn": "[    2.5] WARNING: CPU: 1 PID: 77 at mm/demotion_gate.c:101 demotion_gate_close+0x1/0x2",
+    "warn, newer": "[    2.5] WARNING: mm/demotion_gate.c:101 at demotion_gate_close+0x1/0x2, CPU#1: sh/77",
+    "warn, with the task's number": "[    2.500000][   T77] WARNING: CPU: 1 PID: 77 at mm/memory_hotplug.c:1 f+0x0/0x1",
+    "bug": "[    3.123456] kernel BUG at mm/memory-tiers.c:33!",
+    "oops": "[    3.123456] Oops: Oops: 0002 [#1] PREEMPT SMP PTI",
+    "general protection": "[    3.1] general protection fault, probably for non-canonical address 0xdead: 0000 [#1]",
+    "divide": "[    3.1] divide error: 0000 [#1] SMP NOPTI",
+    "null": "[    3.123456] BUG: kernel NULL pointer dereference, address: 0000000000000010",
+    "page fault": "[   12.123456] BUG: unable to handle page fault for address: ffffffffc0000000",
+    "atomic sleep": "[    4.1] BUG: sleeping function called from invalid context at kernel/cpu.c:1",
+    "scheduling": "[    4.1] BUG: scheduling while atomic: sh/77/0x00000002",
+    "panic": "[    1.0] Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000100",
+    "lockdep, circular": "[    5.1] WARNING: possible circular locking dependency detected",
+    "lockdep, recursive": "[    5.1] WARNING: possible recursive locking detected",
+    "lockdep, irq": "[    5.1] WARNING: inconsistent lock state",
+    "lockdep, no key": "[    5.1] INFO: trying to register non-static key.",
+    "rcu use": "[    5.1] WARNING: suspicious RCU usage",
+    "rcu stall": "[   30.1] rcu: INFO: rcu_sched detected stalls on CPUs/tasks:",
+    "rcu stall, expedited": "[   30.1] rcu: INFO: rcu_sched detected expedited stalls on CPUs/tasks: { 1-... }",
+    "rcu stall, own": "[   30.1] rcu: INFO: rcu_preempt self-detected stall on CPU",
+    "soft lockup": "[   40.1] watchdog: BUG: soft lockup - CPU#1 stuck for 22s! [sh:77]",
+    "hard lockup": "[   40.1] NMI watchdog: Watchdog detected hard LOCKUP on cpu 1",
+    "hung task": "[   60.1] INFO: task sh:77 blocked for more than 40 seconds.",
+    "kasan": "[    6.1] BUG: KASAN: slab-use-after-free in demotion_targets_show+0x1/0x2",
+    "kcsan": "[    6.1] BUG: KCSAN: data-race in demotion_gate_count / open_show",
+    "kmemleak": "[    6.1] kmemleak: 2 new suspected memory leaks (see /sys/kernel/debug/kmemleak)",
+    "ubsan": "[    6.1] UBSAN: array-index-out-of-bounds in mm/migrate.c:1:2",
+    "debug objects": "[    6.1] ODEBUG: free active (active state 0) object: 00 object type: work_struct",
+    "refcount": "[    6.1] refcount_t: underflow; use-after-free.",
+    "list": "[    6.1] list_del corruption. prev->next should be ffff, but was 0",
+    "sysfs": "[    6.1] sysfs: cannot create duplicate filename '/devices/system/node/node1'",
+    "any trace": "[    6.1] Call Trace:",
+    "no stamp": "Kernel panic - not syncing: VFS: Unable to mount root fs",
+    "carriage return": "[    1.0] Kernel panic - not syncing: x\r",
+}
+
+CLEAN = """\
+SeaBIOS (version 1.16.2-debian-1.16.2-1)\r
+[    0.000000] Linux version 6.12.117 (lab@lab) (gcc (Debian 12.2.0) 12.2.0) #1 SMP PREEMPT_DYNAMIC
+[    0.000000] Command line: console=ttyS0 loglevel=5 panic=-1 panic_on_warn=1 oops=panic
+[    0.031414] Spectre V2 : WARNING: Unprivileged eBPF is enabled with eIBRS on, data leaks possible
+[    0.100000] rcu: Hierarchical RCU implementation.
+[    0.100000] rcu: \tRCU restricting CPUs from NR_CPUS=16 to nr_cpu_ids=4.
+[    0.100000] rcu: \tRCU lockdep checking is enabled.
+[    0.200000] Lock dependency validator: Copyright (c) 2006 Red Hat, Inc., Ingo Molnar
+[    0.300000] kasan: KernelAddressSanitizer initialized
+[    0.400000] kcsan: enabled early
+[    0.400000] kmemleak: Kernel memory leak detector initialized (mem pool available: 15000)
+[    0.500000] Demotion targets for Node 0: preferred: 1, fallback: 1
+[    1.000000] pci 0000:00:1f.2: BAR 4 [io  0xc080-0xc09f]: debug
+[    1.100000] watchdog: Delayed init of the lockup detector failed
+[    1.200000] demotion_gate: bad value 'maybe' on the command line, using 'auto'
+[    1.300000] Fallback order for Node 0: 0 1
+[    1.300000] stress-ng: info: debugging: warnings: 0 bugs: 0
+[    2.000000] reboot: Power down
+"""
+
+
+@pytest.mark.parametrize("kind", SPLATS)
+def test_a_splat_is_found(kind: str) -> None:
+    message = re.sub(r"^\[[^]]*\](\[[^]]*\])? ", "", SPLATS[kind].strip())
+    assert guest.splats(f"{CLEAN}{SPLATS[kind]}\n{CLEAN}") == [message]
+
+
+def test_a_sound_kernels_console_has_no_splats() -> None:
+    assert guest.splats(CLEAN) == []
+
+
+# --- What goes into a guest
+
+
+def test_the_archive_holds_the_files_executable(tmp_path: Path) -> None:
+    for name in ("one", "two words"):
+        (tmp_path / name).write_text(name * 1000)
+    archive = guest._pack({"/bin/one": tmp_path / "one", "/usr/bin/two words": tmp_path / "two words"})
+    out = tmp_path / "out"
+    out.mkdir()
+    subprocess.run(["cpio", "--quiet", "-id"], cwd=out, input=archive, check=True)
+    assert (out / "usr/bin/two words").read_text() == "two words" * 1000
+    assert os.access(out / "bin/one", os.X_OK)
+
+
+@pytest.fixture(scope="module")
+def toggle() -> Path:
+    return guest.guest_programs()["toggle"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["disk"], ["cpu", "memory"], ["cpu", "--blocks", "1"], ["memory", "--cpus", "1"], ["cpu", "--cycles", "-1"]],
+)
+def test_toggle_refuses_what_it_does_not_understand(toggle: Path, words: list[str]) -> None:
+    done = subprocess.run([toggle, *words, "--list"], capture_output=True, text=True)
+    assert done.returncode == 2 and "usage" in done.stderr and not done.stdout
+
+
+def test_toggle_never_takes_cpu_0(toggle: Path) -> None:
+    done = subprocess.run([toggle, "cpu", "--cpus", "0", "--list"], capture_output=True, text=True)
+    assert done.returncode == 2 and "CPU 0" in done.stderr
+    listed = subprocess.run([toggle, "smt", "--list"], capture_output=True, text=True).stdout
+    assert "/cpu0/" not in listed
+
+
+# --- The link farm
+
+
+def tree_of(top: Path) -> dict[str, str]:
+    return {
+        name: f"-> {os.readlink(top / name)}" if (top / name).is_symlink() else (top / name).read_text()
+        for name in build._files(top)
+    }
+
+
+@pytest.fixture
+def stock(tmp_path: Path) -> Path:
+    stock = tmp_path / "stock"
+    for name in ("Makefile", "mm/migrate.c", "mm/vmstat.c", "include/linux/mm.h", "tools/run.sh"):
+        (stock / name).parent.mkdir(parents=True, exist_ok=True)
+        (stock / name).write_text(f"stock {name}\n")
+    (stock / "tools/run.sh").chmod(0o755)
+    (stock / "tools/link").symlink_to("../mm")
+    return stock
+
+
+FIRST = {"mm/migrate.c": b"ours\n", "mm/demotion_gate.c": b"new\n", "tools/run.sh": b"our script\n", "a/b/new": b"x\n"}
+
+
+def test_a_rendering_never_writes_through_a_link(stock: Path, tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    before = tree_of(stock)
+    for state, rendered in (
+        ("1", FIRST), ("1", FIRST | {"mm/migrate.c": b"ours again\n"}), ("1", {"mm/vmstat.c": b"x\n"}), ("2", FIRST),
+    ):  # fmt: skip
+        build.farm(stock, state, series, rendered)
+        assert tree_of(stock) == before
+        assert tree_of(series) == before | {name: data.decode() for name, data in rendered.items()}
+    assert os.path.samefile(stock / "mm/vmstat.c", series / "mm/vmstat.c")
+    assert (series / "tools/link").is_symlink()
+    assert os.access(series / "tools/run.sh", os.X_OK) and not os.access(series / "mm/migrate.c", os.X_OK)
+
+
+def test_what_did_not_change_keeps_its_time(stock: Path, tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    build.farm(stock, "1", series, FIRST)
+    os.utime(series / "mm/migrate.c", (1, 1))
+    os.utime(series / "mm/demotion_gate.c", (1, 1))
+    build.farm(stock, "1", series, FIRST | {"mm/demotion_gate.c": b"newer\n"})
+    assert (series / "mm/migrate.c").stat().st_mtime == 1
+    assert (series / "mm/demotion_gate.c").stat().st_mtime > 1
+    build.farm(stock, "2", series, FIRST)  # another stock: every file is looked at again
+    assert (series / "mm/migrate.c").stat().st_mtime == 1
+
+
+def test_the_farm_follows_the_stock_tree(stock: Path, tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    build.farm(stock, "1", series, FIRST)
+    (stock / "Makefile").unlink()
+    (stock / "Makefile").write_text("a point release\n")
+    (stock / "mm/vmstat.c").unlink()
+    (stock / "mm/new.c").write_text("upstream\n")
+    build.farm(stock, "2", series, FIRST)
+    assert tree_of(series) == tree_of(stock) | {name: data.decode() for name, data in FIRST.items()}
+
+
+def test_an_interrupted_farm_is_looked_at_whole(stock: Path, tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    build.farm(stock, "1", series, FIRST)
+    with pytest.raises(TypeError):  # stands for a full disk or Ctrl-C in the middle
+        build.farm(stock, "1", series, {"mm/vmstat.c": b"half\n", "mm/x.c": None})  # type: ignore[dict-item]
+    build.farm(stock, "1", series, FIRST)
+    assert tree_of(series) == tree_of(stock) | {name: data.decode() for name, data in FIRST.items()}
+
+
+def test_the_users_own_tree_is_never_written_and_its_build_products_stay_behind(
+    stock: Path, tmp_path: Path, monkeypatch
+) -> None:
+    own = stock.rename(tmp_path / "own")
+    for product in (".config", "mm/migrate.o", "mm/.migrate.o.cmd", "include/generated/autoconf.h", "vmlinux"):
+        (own / product).parent.mkdir(parents=True, exist_ok=True)
+        (own / product).write_text("product\n")
+    kernel = Kernel("own", own, tmp_path / "cache")
+    monkeypatch.setattr(render, "files", lambda kernel: FIRST)
+    before = {path: path.lstat().st_mtime_ns for path in own.rglob("*")}
+    series = build.source(kernel, "series")
+    stock = build.source(kernel, "stock")
+    assert sorted(tree_of(stock)) == sorted(tree_of(own)) and not (stock / "vmlinux").exists()
+    assert (series / "mm/migrate.c").read_text() == "ours\n"
+    assert not os.path.samefile(stock / "mm/migrate.c", own / "mm/migrate.c")  # a link would be a way to write it
+
+    (own / "mm/migrate.o").write_text("built again\n")
+    copied = (stock / "mm/migrate.c").stat().st_ino
+    (own / "mm/vmstat.c").write_text("the user's change\n")
+    assert (build.source(kernel, "series") / "mm/vmstat.c").read_text() == "the user's change\n"
+    assert (stock / "mm/migrate.c").stat().st_ino == copied  # what is the same was not copied again
+    changed = {path for path in own.rglob("*") if before.get(path) != path.lstat().st_mtime_ns}
+    assert changed == {own / "mm/migrate.o", own / "mm/vmstat.c"}
+
+
+def test_of_a_git_tree_the_commit_is_built(stock: Path, tmp_path: Path, monkeypatch) -> None:
+    def git(*words: str) -> None:
+        who = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
+        subprocess.run(["git", "-C", stock, *who, *words], check=True, capture_output=True)
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "one")
+    (stock / "untracked.c").write_text("not yet\n")
+    kernel = Kernel("own", stock, tmp_path / "cache")
+    monkeypatch.setattr(render, "files", lambda kernel: FIRST)
+    copy = build.source(kernel, "stock")
+    assert not (copy / "untracked.c").exists() and (copy / "mm/migrate.c").exists()
+    os.utime(copy / "mm/migrate.c", (1, 1))
+    git("add", "untracked.c")
+    git("commit", "-q", "-m", "two")
+    build.source(kernel, "stock")
+    assert (copy / "untracked.c").exists()
+    assert (copy / "mm/migrate.c").stat().st_mtime == 1  # or all would be compiled again
+
+
+# --- Configurations
+
+
+def test_a_symbol_the_kernel_knows_but_did_not_take_is_named() -> None:
+    wanted = build.symbols("CONFIG_A=y\nCONFIG_B=y\n# CONFIG_C is not set\nCONFIG_D=16\nCONFIG_E=y\n")
+    wanted |= build.symbols("# CONFIG_F is not set\n")
+    taken = build.symbols("CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=y\nCONFIG_D=8\n")
+    assert build.not_taken(wanted, taken, set("ABCDF")) == ["B=y (is n)", "C=n (is y)", "D=16 (is 8)"]
+
+
+def test_known_symbols_are_those_of_kconfig_files(tmp_path: Path) -> None:
+    (tmp_path / "mm").mkdir()
+    (tmp_path / "mm/Kconfig").write_text("menuconfig NUMA\n\tbool\n\nif NUMA\n\tconfig DEEP\n\tbool\nendif\n")
+    (tmp_path / "mm/Kconfig.debug").write_text("config DEMOTION_GATE_KUNIT_TEST\n\ttristate\n")
+    (tmp_path / "mm/notes").write_text("config NOT\n")
+    assert build.known_symbols(tmp_path) == {"NUMA", "DEEP", "DEMOTION_GATE_KUNIT_TEST"}
+
+
+@pytest.fixture(params=["mm/migrate.c", "mm/memory-tiers.c"])
+def kernel(request: pytest.FixtureRequest, tmp_path: Path) -> Kernel:
+    """A tree as far as telling where it keeps the targets needs one."""
+    keeper = tmp_path / "tree" / request.param
+    keeper.parent.mkdir(parents=True)
+    keeper.write_text("static struct demotion_nodes *node_demotion __read_mostly;\n")
+    return Kernel("some", tmp_path / "tree", tmp_path / "cache")
+
+
+def test_a_fragment_sets_each_symbol_once(kernel: Kernel) -> None:
+    for variant in build.VARIANTS:
+        for fragment in build.fragments(kernel, variant):
+            names = re.findall(r"CONFIG_(\w+)(?:=| is not set)", fragment.read_text())
+            assert names and len(names) == len(set(names)), fragment
+
+
+def test_only_where_the_tree_needs_it_is_the_network_built(kernel: Kernel) -> None:
+    text = "".join(fragment.read_text() for fragment in build.fragments(kernel, "plain"))
+    assert (build.symbols(text).get("NET") == "y") == (kernel.keeper == "mm/migrate.c")
+
+
+def test_a_wrong_variant_is_refused_by_name(kernel: Kernel) -> None:
+    with pytest.raises(LabError, match="kcsan"):
+        build.fragments(kernel, "ksan")
+
+
+def test_a_missing_deb_config_is_said_before_anything_is_done(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="no file"):
+        build.deb_config(str(tmp_path / "none"))

@@ -1,0 +1,581 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Rendering: small series on small trees, then every edit of the real series on stand-in trees."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lab import kernels, render
+from lab.common import LabError
+from lab.kernels import Kernel
+
+MIGRATE = """\
+#include <linux/a.h>
+
+static int node_demotion[4];
+
+/* Says where. */
+int next(int node)
+{
+	int target;
+
+	target = node_demotion[node];
+	return target;
+}
+
+static void fill(void)
+{
+	int node;
+
+	for (node = 0; node < 4; node++) {
+		switch (node) {
+		case 0:
+			rebuild(node, 1);
+			break;
+		}
+	}
+	if (node)
+		lone();
+}
+
+static inline void drop(void)
+{
+	/* inside */
+	one();
+
+	/* between */
+	two();
+}
+
+static const int all[] = {
+	1,
+	2,
+};
+"""
+
+
+@pytest.fixture
+def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty series, an identity, a date, and a place to build."""
+    root = tmp_path / "repo"
+    (root / "series").mkdir(parents=True)
+    config = tmp_path / "gitconfig"
+    config.write_text("[user]\n\tname = Ann Author\n\temail = ann@example.org\n")
+    monkeypatch.setattr(render, "ROOT", root)
+    monkeypatch.setattr(kernels, "BUILD", tmp_path / "build")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    return root
+
+
+@pytest.fixture
+def kernel(tmp_path: Path) -> Kernel:
+    source = tmp_path / "linux"
+    write(source, {
+        "Makefile": "VERSION = 5\nPATCHLEVEL = 15\nSUBLEVEL = 7\n",
+        "mm/migrate.c": MIGRATE,
+        "mm/Makefile": "obj-y += migrate.o\nobj-y += vmscan.o\n",
+        "tools/testing/selftests/vm/Makefile": "TEST_GEN_FILES = compaction_test\n",
+    })
+    return Kernel("small", source, tmp_path / "cache")
+
+
+def write(top: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_text(text)
+
+
+def commit(repo: Path, edits: dict[str, str], *, slug: str = "0001-one", adds: dict[str, str] | None = None) -> None:
+    """One folder of a series; `adds` are new files with their contents."""
+    write(repo / "series" / slug, {"message": f"mm: do {slug}\n\nBecause it is needed.\n", **edits})
+    if adds:
+        write(repo, adds)
+        write(repo / "series" / slug, {"adds": "".join(f"{path}\n" for path in adds)})
+
+
+def edited(repo: Path, kernel: Kernel, rules: str, path: str = "mm/migrate.c") -> str:
+    """The file after a commit that has these rules only."""
+    kind = "cocci" if path.endswith(".c") else "sed"
+    commit(repo, {f"{path}.{kind}": rules})
+    return render.files(kernel)[path].decode()
+
+
+def state(top: Path) -> dict[str, str]:
+    """All there is in a folder, so that a write anywhere shows."""
+    return {
+        str(file.relative_to(top)): f"{file.stat().st_mtime_ns} {hashlib.sha256(file.read_bytes()).hexdigest()}"
+        for file in top.rglob("*") if file.is_file()
+    }
+
+
+def git(top: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", top, *words], check=True, capture_output=True, text=True).stdout
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The rule's own lines, where they belong
+
+
+def test_early_return_is_the_rules_own_text(repo: Path, kernel: Kernel) -> None:
+    text = edited(repo, kernel, """\
+@early@
+declaration d;
+statement S;
+@@
+next(...) {
+... when any
+d
++
++	/* Closed: nothing, and at once. */
++	if (!open_now())
++		return NUMA_NO_NODE;
++
+S
+... when any
+}
+""")
+    assert text == MIGRATE.replace("""\
+	int target;
+
+""", """\
+	int target;
+
+	/* Closed: nothing, and at once. */
+	if (!open_now())
+		return NUMA_NO_NODE;
+
+""")
+
+
+def test_new_function_keeps_what_spatch_mangles(repo: Path, kernel: Kernel) -> None:
+    text = edited(repo, kernel, """\
+@after@
+@@
+ fill(...)
+ {
+ ...
+ }
++
++static void name_all(const char * const names[],
++		     int count)
++{
++#ifdef CONFIG_NAMES
++	say("a  b",
++	    names[0]);
++#endif
++}
+""")
+    assert text == MIGRATE.replace("""\
+		lone();
+}
+""", """\
+		lone();
+}
+
+static void name_all(const char * const names[],
+		     int count)
+{
+#ifdef CONFIG_NAMES
+	say("a  b",
+	    names[0]);
+#endif
+}
+""")
+
+
+def test_replaced_call_is_indented_to_its_place(repo: Path, kernel: Kernel) -> None:
+    text = edited(repo, kernel, """\
+@call@
+expression E;
+@@
+-rebuild(E, 1);
++if (open_now())
++	rebuild_later(E,
++		      all);
+""")
+    assert text == MIGRATE.replace("			rebuild(node, 1);\n", """\
+			if (open_now())
+				rebuild_later(node,
+					      all);
+""")
+
+
+def test_part_of_a_line(repo: Path, kernel: Kernel) -> None:
+    text = edited(repo, kernel, """\
+@read@
+expression E;
+@@
+-node_demotion[E]
++READ_ONCE(node_demotion[E])
+
+@visible@
+@@
+-static void fill(void)
++void fill_now(void)
+ {
+ ...
+ }
+""")
+    assert text == MIGRATE.replace("target = node_demotion[node];", "target = READ_ONCE(node_demotion[node]);").replace(
+        "static void fill(void)", "void fill_now(void)")
+
+
+def test_array_entry_and_include(repo: Path, kernel: Kernel) -> None:
+    text = edited(repo, kernel, """\
+@header@
+@@
+ #include <linux/a.h>
++#include <linux/gate.h>
+
+@entry@
+@@
+ const int all[] = {
+ 1,
++#ifdef CONFIG_GATE
++	3,
++#endif
+ ...
+ };
+""")
+    assert text == MIGRATE.replace("#include <linux/a.h>\n", "#include <linux/a.h>\n#include <linux/gate.h>\n").replace(
+        "	1,\n", "	1,\n#ifdef CONFIG_GATE\n	3,\n#endif\n")
+
+
+def test_removed_lines_leave_one_blank_line_and_foreign_comments(repo: Path, kernel: Kernel) -> None:
+    text = edited(repo, kernel, """\
+@gone@
+@@
+-one();
+
+@function@
+@@
+-static void fill(void)
+-{
+-...
+-}
+""")
+    assert "fill" not in text
+    assert "	return target;\n}\n\nstatic inline void drop(void)\n{\n" in text
+    assert "	/* inside */\n\n	/* between */\n	two();\n" in text
+
+
+def test_long_function_can_go(repo: Path, kernel: Kernel) -> None:
+    body = "".join(f"\tadd({number}, count);\n" for number in range(150))
+    function = f"static int long_one(int count)\n{{\n{body}\treturn count;\n}}\n"
+    write(kernel.source, {"mm/migrate.c": f"{MIGRATE}\n{function}"})
+    assert edited(repo, kernel, "@leaves@\n@@\n-static int long_one(...) { ... }\n") == MIGRATE
+
+
+def test_probe_decides(repo: Path, kernel: Kernel) -> None:
+    rules = """\
+@tiers@
+@@
+ establish(...) { ... }
+
+@with depends on tiers@
+@@
+-one();
++tiered();
+
+@without depends on !tiers@
+@@
+-one();
++flat();
+"""
+    assert edited(repo, kernel, rules) == MIGRATE.replace("one();", "flat();", 2).replace("lflat();", "lone();")
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# What is refused
+
+
+RENAME = "@rename@\n@@\n-one();\n+uno();\n"
+LONELY = "@lonely@\n@@\n lone();\n+second();\n"
+REFUSED = {
+    "rule matches nothing": ("mm/migrate.c.cocci", f"{RENAME}\n@absent@\n@@\n-nowhere();\n+here();\n",
+                             "rule absent", "small"),
+    "line nobody wrote": ("mm/migrate.c.cocci", LONELY, "only changes that stand in the", "if (node)"),
+    "definition twice": ("mm/migrate.c.cocci",
+                         "@twice@\nidentifier f;\n@@\n f(void)\n {\n ...\n }\n+int new(void)\n+{\n+}\n",
+                         "rule twice", "2 matches"),
+    "left behind": ("mm/migrate.c.cocci", "// gone: \\b(one|two)\\(\n" + RENAME, "no line left", "two();"),
+    "rule without a name": ("mm/migrate.c.cocci", "@@\n@@\n-one();\n", "a rule with a name", "name it"),
+    "not a semantic patch": ("mm/migrate.c.cocci", "@broken@\n@@\n-one(\n", "spatch to run it", "rror"),
+    "only probes": ("mm/migrate.c.cocci", "@probe@\n@@\n one();\n", "rules with + or - lines", "none"),
+    "no such file": ("mm/absent.c.cocci", LONELY, "a file mm/absent.c", "where:"),
+    "script changes nothing": ("mm/Makefile.sed", "/^nothing$/d\n", "a change in mm/Makefile", "small"),
+    "one place of two": ("mm/Makefile.sed", "/migrate/a\\\nobj-y += a.o\n/absent/a\\\nobj-y += b.o\n",
+                         "a place in", "b.o"),
+    "line from elsewhere": ("mm/Makefile.sed", "/migrate/r /proc/version\n", "only changes that stand in", "+ Linux"),
+    "script is not sed": ("mm/Makefile.sed", "/migrate/s,a\n", "sed script", "unterminated"),
+    "bad regex": ("mm/Makefile.sed", "# where: (\n/migrate/d\n", "a regular expression", "("),
+    "include of nothing": ("mm/Makefile.sed", "/migrate/a\\\n@include absent\n", "a file absent", "@include"),
+    "stray file": ("notes.txt", "", "*.cocci or *.sed", "notes.txt"),
+}
+
+
+@pytest.mark.parametrize(("file", "text", "expected", "found"), REFUSED.values(), ids=REFUSED)
+def test_refused(repo: Path, kernel: Kernel, file: str, text: str, expected: str, found: str) -> None:
+    commit(repo, {file: text})
+    before = state(kernel.source)
+    with pytest.raises(LabError) as error:
+        render.commits(kernel)
+    assert file in str(error.value)
+    assert expected in str(error.value)
+    assert found in str(error.value)
+    assert state(kernel.source) == before
+
+
+def test_spatch_has_a_time_limit(repo: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "SPATCH_SECONDS", 0.001)
+    with pytest.raises(LabError, match="within 0.001 s"):
+        edited(repo, kernel, RENAME)
+
+
+@pytest.mark.parametrize("message", ["", "mm: only a subject\n", "mm: no blank line\nbody\n"])
+def test_message_has_subject_and_body(repo: Path, kernel: Kernel, message: str) -> None:
+    commit(repo, {"mm/Makefile.sed": "/migrate/d\n", "message": message})
+    with pytest.raises(LabError, match="a subject line, a blank line, a body"):
+        render.commits(kernel)
+
+
+def test_gone_does_not_count_lines_of_the_series(repo: Path, kernel: Kernel) -> None:
+    commit(repo, {"mm/migrate.c.cocci": "@first@\n@@\n-one();\n+renamed_one();\n+old();\n"}, slug="0001-first")
+    commit(repo, {"mm/migrate.c.cocci": "// gone: \\bold\\(\n@second@\n@@\n-two();\n+duo();\n"}, slug="0002-second")
+    assert "	old();\n" in render.files(kernel)["mm/migrate.c"].decode()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Which edits are for this tree
+
+
+@pytest.mark.parametrize(("directives", "applied"), [
+    ("# where: migrate\\.o$", True),
+    ("# where: absent", False),
+    ("# where: mm/migrate.c: ^static int node_demotion", True),
+    ("# where: mm/memory-tiers.c: .", False),
+    ("# where: Makefile: ^VERSION = 5$", True),
+    ("# unless: vmscan", False),
+    ("# unless: absent", True),
+    ("# unless: mm/memory-tiers.c: .", True),
+    ("# SPDX-License-Identifier: GPL-2.0\n# where: migrate\n# unless: vmscan", False),
+])
+def test_directives(repo: Path, kernel: Kernel, directives: str, applied: bool) -> None:
+    commit(repo, {"mm/Makefile.sed": f"{directives}\n/migrate/a\\\nobj-y += gate.o\n"})
+    rendering = render.render(kernel)
+    assert [path for one in rendering.commits for path in one.files] == (["mm/Makefile"] if applied else [])
+    assert any("mm/Makefile.sed" in line for line in rendering.skipped) != applied
+
+
+def test_file_that_other_trees_have(repo: Path, kernel: Kernel) -> None:
+    commit(repo, {"mm/memory-tiers.c.cocci": "// where: node_demotion\n" + LONELY})
+    assert render.commits(kernel) == []
+
+
+def test_directives_see_earlier_commits_and_labels_order_edits(repo: Path, kernel: Kernel) -> None:
+    commit(repo, {"mm/Makefile.sed": "/migrate/a\\\nobj-y += gate.o\n"}, slug="0001-first")
+    commit(repo, {
+        "mm/Makefile@b.sed": "# where: new\n/new/s/new/newest/\n",
+        "mm/Makefile@a.sed": "# where: gate\n/gate/a\\\nobj-y += new.o\n",
+        "mm/absent.sed": "# where: x\nd\n",
+    }, slug="0002-second")
+    assert [one.slug for one in render.commits(kernel)] == ["0001-first", "0002-second"]
+    objects = {upto: re.findall(r"(\w+)\.o", render.files(kernel, upto)["mm/Makefile"].decode()) for upto in (1, None)}
+    assert objects == {1: ["migrate", "gate", "vmscan"], None: ["migrate", "gate", "newest", "vmscan"]}
+
+
+def test_include_is_taken_as_it_stands(repo: Path, kernel: Kernel) -> None:
+    text = "\tGATE \\\n\na\\tb & /c/\n"
+    write(repo, {"SECTION": text})
+    assert edited(repo, kernel, "/migrate/i\\\nbefore\\\n@include SECTION\\\nbehind\n", "mm/Makefile").startswith(
+        f"before\n{text}behind\nobj-y += migrate.o\n")
+
+
+def test_selftests_go_where_the_tree_keeps_them(repo: Path, kernel: Kernel) -> None:
+    here = "tools/testing/selftests/mm"
+    commit(repo, {
+        "message": f"selftests/mm: add one\n\nSee {here}/gate.sh.\n",
+        f"{here}/Makefile.sed": "$a\\\nTEST_PROGS += gate.sh\n",
+        "mm/Makefile.sed": f"$a\\\n# {here}/gate.sh\n",
+    }, adds={f"{here}/gate.sh": f"#!/bin/sh\ncd {here}/\n"})
+    (repo / here / "gate.sh").chmod(0o755)
+    there = "tools/testing/selftests/vm"
+    one, = render.commits(kernel)
+    assert set(one.files) == {f"{there}/gate.sh", f"{there}/Makefile", "mm/Makefile"}
+    assert f"{there}/gate.sh" in one.message
+    assert one.files[f"{there}/gate.sh"].decode() == f"#!/bin/sh\ncd {there}/\n"
+    assert f"# {there}/gate.sh" in one.files["mm/Makefile"].decode()
+    patch, = render.series(kernel)
+    assert "new file mode 100755\nindex 000000000000.." in patch.read_text()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Patches
+
+
+@pytest.fixture
+def two(repo: Path) -> Path:
+    """A series of two commits with a cover letter."""
+    commit(repo, {"mm/migrate.c.cocci": RENAME}, slug="0001-first")
+    commit(repo, {"mm/Makefile.sed": "/migrate/a\\\nobj-y += gate.o\n"}, slug="0002-second",
+           adds={"mm/gate.c": "int gate;\n"})
+    write(repo, {"series/cover": "mm: a small series\n\nIt does two things.\n"})
+    return repo
+
+
+def test_patches_are_repeatable_and_signed(two: Path, kernel: Kernel, tmp_path: Path) -> None:
+    before = state(kernel.source)
+    first = {file.name: file.read_bytes() for file in render.series(kernel, tmp_path / "a")}
+    again = {file.name: file.read_bytes() for file in render.series(kernel, tmp_path / "b")}
+    assert first == again
+    assert list(first) == ["0000-cover-letter.patch", "0001-mm-do-0001-first.patch", "0002-mm-do-0002-second.patch"]
+    assert b"Subject: [PATCH 0/2] mm: a small series\n\nIt does two things.\n" in first["0000-cover-letter.patch"]
+    patch = first["0001-mm-do-0001-first.patch"].decode()
+    assert "From: Ann Author <ann@example.org>\nDate: Tue, 14 Nov 2023 22:13:20 +0000\n" in patch
+    assert "Because it is needed.\n\nSigned-off-by: Ann Author <ann@example.org>\n---\n" in patch
+    assert state(kernel.source) == before
+
+
+def test_old_patches_stay_when_rendering_fails(two: Path, kernel: Kernel, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write(out, {"0009-old.patch": "old", "notes.txt": "mine"})
+    commit(two, {"mm/Makefile.sed": "/absent/d\n"}, slug="0003-third")
+    before = state(out)
+    with pytest.raises(LabError):
+        render.series(kernel, out)
+    assert state(out) == before
+    shutil.rmtree(two / "series" / "0003-third")
+    render.series(kernel, out)
+    assert sorted(file.name[:4] for file in out.iterdir()) == ["0000", "0001", "0002", "note"]
+
+
+def test_missing_identity_says_what_to_do(two: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    with pytest.raises(LabError, match="git config --global user.name"):
+        render.series(kernel)
+
+
+def test_tree_has_the_series_as_commits(two: Path, kernel: Kernel) -> None:
+    place = render.tree(kernel)
+    assert git(place, "log", "--format=%s by %cn").splitlines() == [
+        "mm: do 0002-second by Ann Author", "mm: do 0001-first by Ann Author", "Linux 5.15.7 by Ann Author"]
+    assert {path: (place / path).read_bytes() for path in render.files(kernel)} == render.files(kernel)
+    told = "".join(file.read_text() for file in (kernel.build / "series").iterdir())
+    for path in render.files(kernel):  # the blob ids that the patches name are those of the whole tree
+        assert f"..{git(place, 'rev-parse', f'HEAD:{path}')[:12]}" in told
+
+
+def test_tree_is_made_again_but_own_work_is_kept(two: Path, kernel: Kernel) -> None:
+    place = render.tree(kernel)
+    head = git(place, "rev-parse", "HEAD")
+    assert git(render.tree(kernel), "rev-parse", "HEAD") == head
+    (place / "mm/Makefile").write_text("mine\n")
+    with pytest.raises(LabError, match="move the folder away"):
+        render.tree(kernel)
+    assert (place / "mm/Makefile").read_text() == "mine\n"
+
+
+@pytest.fixture
+def checkout(kernel: Kernel) -> Kernel:
+    """The tree as a git work tree, with a build product that git does not track."""
+    write(kernel.source, {".gitignore": "*.o\n", "mm/migrate.o": "object"})
+    git(kernel.source, "init", "-q")
+    git(kernel.source, "add", "-A")
+    git(kernel.source, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "kernel")
+    return kernel
+
+
+def test_git_tree_is_read_only(two: Path, checkout: Kernel) -> None:
+    before = state(checkout.source)
+    place = render.tree(checkout)
+    assert "uno();" in (place / "mm/migrate.c").read_text()
+    assert not (place / "mm/migrate.o").exists()
+    assert git(render.tree(checkout), "rev-list", "--count", "HEAD") == "3\n"  # from the same base
+    assert state(checkout.source) == before
+
+
+def test_dirty_tree_is_refused(two: Path, checkout: Kernel) -> None:
+    (checkout.source / "untracked").write_text("")
+    render.check_tree(checkout)
+    (checkout.source / "mm/Makefile").write_text("changed\n")
+    before = state(checkout.source)
+    with pytest.raises(LabError, match="mm/Makefile"):
+        render.series(checkout)
+    assert state(checkout.source) == before
+
+
+def test_tree_with_the_series_is_refused(two: Path, kernel: Kernel) -> None:
+    write(kernel.source, {"include/linux/demotion_gate.h": ""})
+    with pytest.raises(LabError, match="already has"):
+        render.series(kernel)
+
+
+def test_added_file_must_be_new(two: Path, kernel: Kernel) -> None:
+    write(kernel.source, {"mm/gate.c": "int other;\n"})
+    with pytest.raises(LabError, match="no mm/gate.c yet"):
+        render.series(kernel)
+
+
+def test_tree_without_targets_is_too_old(two: Path, kernel: Kernel) -> None:
+    write(kernel.source, {"mm/migrate.c": "int nothing;\n"})
+    with pytest.raises(LabError, match="5.15 or later"):
+        render.series(kernel)
+
+
+def test_command(two: Path, kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
+    assert render.main(["series", "--ksrc", str(kernel.source)]) == 0
+    assert "0002-mm-do-0002-second.patch" in capsys.readouterr().out
+    assert render.main(["series", "--ksrc", "/absent"]) == 1
+    assert "KSRC=" in capsys.readouterr().err
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# The real series
+
+# What a stand-in is made of, later folders over earlier ones. They hold functions and lines of the shapes that the
+# edits name, written for this test: a rule that no longer matches shows without a kernel at hand.
+STANDINS = {
+    "5.15": ("common", "5.15"),
+    "6.1": ("common", "tiers", "6.1"),
+    "6.12": ("common", "tiers", "mm-selftests", "6.12"),
+    "7.x": ("common", "tiers", "mm-selftests", "7.x"),
+}
+
+
+def stand_in(name: str, place: Path) -> Kernel:
+    for part in STANDINS[name]:
+        shutil.copytree(Path(__file__).parent / "standin" / part, place / name, dirs_exist_ok=True)
+    return Kernel(name, place / name, place / f"{name}-cache")
+
+
+@pytest.fixture(scope="module")
+def renderings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Kernel, render.Rendering]]:
+    place = tmp_path_factory.mktemp("standins")
+    return {name: (kernel := stand_in(name, place), render.render(kernel)) for name in STANDINS}
+
+
+@pytest.mark.parametrize("name", STANDINS)
+def test_series_renders_on_stand_in(renderings, name: str) -> None:
+    kernel, rendering = renderings[name]
+    changed = {path: data.decode() for one in rendering.commits for path, data in one.files.items()}
+    assert "demotion_gate_is_open()" in changed[kernel.keeper]
+    assert f"{kernel.selftests}/demotion_gate.c" in changed
+    assert kernel.selftests in changed["MAINTAINERS"]
+    other = next(path for path in kernels.SELFTESTS if path != kernel.selftests)
+    assert not [path for path, text in changed.items() if f"{other}/" in path + text]
+    for path, text in changed.items():
+        assert not [line for line in text.splitlines() if line != line.rstrip()], f"{path}: space at the end of a line"
+        assert "\n\n\n" not in text, f"{path}: two blank lines"
+
+
+def test_each_edit_is_for_some_stand_in(renderings) -> None:
+    skipped = [{line.split(": ")[0] for line in rendering.skipped} for _, rendering in renderings.values()]
+    assert not set.intersection(*skipped)
