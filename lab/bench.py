@@ -421,7 +421,7 @@ def config_of(image: Path) -> Path | None:
     return next((file for folder in image.parents if (file := folder / ".config").exists()), None)
 
 
-def environment(kernel: Kernel) -> dict[str, str]:
+def environment(kernel: str) -> dict[str, str]:
     """What a reader needs to judge or repeat the numbers."""
 
     def first(*command: str) -> str:
@@ -433,7 +433,7 @@ def environment(kernel: Kernel) -> dict[str, str]:
 
     cpu_model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     return {
-        "kernel": f"{kernel.name} ({kernel.version})",
+        "kernel": kernel,
         "repository": first("git", "describe", "--always", "--dirty"),
         "host CPU": f"{cpu_model[1] if cpu_model else platform.machine()}, {os.cpu_count()} online",
         "host kernel": platform.release(),
@@ -476,7 +476,7 @@ def make_plan(kernel: Kernel, design: Design, seed: int, images: dict[str, Path]
         "kernel": {"name": kernel.name, "version": kernel.version, "keeper": kernel.keeper},
         "digests": {name: digest(image) for name, image in images.items()},
         "boots": [asdict(boot) for boot in plan_boots(design, seed)],
-        "environment": environment(kernel),
+        "environment": environment(f"{kernel.name} ({kernel.version})"),
         "commands": {},
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }

@@ -26,7 +26,7 @@ from pathlib import Path
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from . import kernels, render
-from .common import CACHE, LabError, console, run, say, tail
+from .common import CACHE, LabError, console, locked, run, say, tail
 from .kernels import Kernel
 
 CONFIG = Path(__file__).resolve().parent / "config"
@@ -47,7 +47,6 @@ STEP = re.compile(r"^  (?:CC|AS|HOSTCC|HOSTLD|AR|LD|GEN|CPP)\b")
 ENVIRONMENT = {  # a build's own: nothing that differs between two builds of the same source
     "KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "lab", "KBUILD_BUILD_HOST": "lab",
     "CCACHE_DIR": str(CACHE / "ccache"), "CCACHE_BASEDIR": str(CACHE), "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "5G",
-    "CCACHE_DEPEND": "1",  # no extra run of the preprocessor for what is not in the cache yet
     "LC_ALL": "C",
 }  # fmt: skip
 
@@ -361,6 +360,7 @@ def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
     rendered = _rendered(kernel, which)
     with kernel.lock():
         obj, state = _objects(kernel, which, variant, rendered)
+    with locked(kernel.cache / f"{obj.name}.lock"):  # another kernel's guests need not wait for this build
         stamp, counted = obj / "lab.built", kernel.cache / f"files-{variant}"
         if stamp.exists() and stamp.read_text() == state and (obj / IMAGE).exists():
             return obj / IMAGE

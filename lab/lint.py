@@ -87,7 +87,6 @@ class Bench:
         """Configure as a minimal kernel with these symbols; what it has then."""
         obj = self.place / objects
         obj.mkdir(parents=True, exist_ok=True)
-        (obj / "lab.log").unlink(missing_ok=True)
         wanted = obj / "lab.fragments"
         wanted.write_text(text)
         status, output = self.make(objects, *words, "-s", f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig")
@@ -190,6 +189,7 @@ def compile_commits(kernel: Kernel, rendering: Rendering, results: Results) -> N
                     texts.setdefault(path, (here.stock / path).read_bytes())
         with results.case(of(kernel, "what the series touches compiles without it")):
             here.lay({})
+            (here.place / "objects/lab.log").unlink(missing_ok=True)
             here.configure("objects", base_config(kernel))
             known = compile_objects(here, [path.removesuffix(".c") + ".o" for path in texts if path.endswith(".c")])
         overlay: dict[str, bytes] = {}
@@ -259,7 +259,8 @@ def reports(rule: Path, files: Sequence[Path], include: Path | None = None) -> l
     if done.returncode:
         raise LabError(str(rule), expected="exit status 0 of spatch", found=f"{done.returncode}\n{done.stdout.strip()}",
                        do="run `make coccicheck` with it")  # fmt: skip
-    return done.stdout.splitlines()
+    # What it says of the rule itself names no file.
+    return [line for line in done.stdout.splitlines() if any(str(file) in line for file in files)]
 
 
 def unfit(rule: Path) -> str | None:
@@ -276,7 +277,7 @@ def unfit(rule: Path) -> str | None:
         try:
             reports(rule, [empty])
         except LabError as error:
-            return f"spatch fails on it for an empty file as well: {str(error).splitlines()[2].strip()}"
+            return f"spatch can't run it: {str(error).splitlines()[-2].strip()}"
     return None
 
 

@@ -652,18 +652,21 @@ def _details(title: str, text: str) -> str:
 def reproduce(run: Analysis) -> str:
     """A script that repeats the run: same design, seed and order."""
     kernel = run.plan["kernel"]["name"]
-    own = kernel not in bench.kernels.DEBIAN
-    source = '--ksrc "${KSRC:?set it to the tree that was measured}"' if own else f"--kernel {kernel}"
-    revision = run.plan["environment"].get("repository", "unknown")
+    if "repeat" in run.plan:  # how the run was started, where there is more to it than a plan
+        command = shlex.join(run.plan["repeat"])
+    else:
+        own = kernel not in bench.kernels.DEBIAN
+        source = '--ksrc "${KSRC:?set it to the tree that was measured}"' if own else f"--kernel {kernel}"
+        command = f'-m lab.bench {source} --plan "$plan"'
     return f"""#!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# Repeats this run: the same design, seed and order of boots. Run it from the repository, at revision
-# {revision}; the new run gets a folder of its own.
+# Repeats this run: the same design, seed and order. Run it from the top of the repository, at revision
+# {run.plan["environment"].get("repository", "unknown")}; the new run gets a folder of its own.
 # Linux {run.plan["kernel"]["version"]}, {run.plan["environment"].get("compiler", "")}
 set -eu
 plan=$(realpath "$(dirname "$0")")/{bench.PLAN}
-test -e lab/bench.py || {{ echo "$0: run me from the top of the repository" >&2; exit 1; }}
-exec /usr/bin/python3 -m lab.bench {source} --plan "$plan" "$@"
+test -e "$plan" -a -e lab/bench.py || {{ echo "$0: run me from the top of the repository" >&2; exit 1; }}
+exec /usr/bin/python3 {command} "$@"
 """
 
 

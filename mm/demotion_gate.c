@@ -15,10 +15,11 @@
  *	      the lock of the tier code, where it has one
  *
  * CPU hotplug excludes memory hotplug and both exclude policy writers, which
- * hold the two read locks. demotion_gate_lock is what policy writers need
- * against each other. The key is flipped by policy writers and by memory
- * notifiers, never by CPU callbacks: they run below cpus_write_lock(), which
- * is also why they see a stable key.
+ * hold the two read locks. This is what protects all of the state below;
+ * demotion_gate_lock is what policy writers need against each other. The key
+ * is flipped by policy writers, by the memory notifier for a node that comes
+ * or goes, and once at boot. CPU callbacks run below cpus_write_lock(): they
+ * never flip the key, and see a stable one.
  */
 #define pr_fmt(fmt) "demotion_gate: " fmt
 
@@ -64,10 +65,9 @@ DEFINE_STATIC_KEY_FALSE(demotion_gate_key);
 static DEFINE_MUTEX(demotion_gate_lock);
 static enum demotion_gate_policy demotion_gate_policy = DEMOTION_GATE_AUTO;
 
-/*
- * node_states[N_CPU] as the last build saw it. Empty, which it cannot be with
- * a CPU online, says that the targets are due to be built again.
- */
+/* The targets were cleared, or a node came or went, since the last build. */
+static bool demotion_build_due = true;
+/* node_states[N_CPU] as the last build saw it. */
 static nodemask_t demotion_built_cpu_nodes;
 
 /* Since boot. One of them moves per event, so hotplug keeps them consistent. */
@@ -85,14 +85,13 @@ static bool demotion_gate_wants_open(enum demotion_gate_policy policy,
 
 /* Does @event have the targets built again, given that the gate is open? */
 static bool demotion_event_rebuilds(enum demotion_gate_policy policy,
-				    enum demotion_gate_event event,
-				    const nodemask_t *built,
-				    const nodemask_t *cpu_nodes)
+				    enum demotion_gate_event event, bool due,
+				    bool cpu_nodes_changed)
 {
-	if (policy == DEMOTION_GATE_ALWAYS || nodes_empty(*built))
+	if (policy == DEMOTION_GATE_ALWAYS || due)
 		return true;
-	/* A CPU matters if its node is no longer what the targets assume. */
-	return event == DEMOTION_EVENT_CPU && !nodes_equal(*built, *cpu_nodes);
+	/* Of two targets at one distance, the one without CPUs is better. */
+	return event == DEMOTION_EVENT_CPU && cpu_nodes_changed;
 }
 
 /*
@@ -103,6 +102,7 @@ static void demotion_gate_rebuild(void)
 {
 	demotion_targets_build();
 	demotion_built_cpu_nodes = node_states[N_CPU];
+	demotion_build_due = false;
 	WRITE_ONCE(demotion_rebuilds, demotion_rebuilds + 1);
 }
 
@@ -110,8 +110,9 @@ static void demotion_gate_rebuild(void)
  * Make the key follow the policy and the number of nodes with memory. An open
  * gate may be left without targets: building them is the caller's part.
  *
- * The plain forms of the key's accessors would take cpus_read_lock() a second
- * time, and deadlock if a CPU-hotplug writer waits in between.
+ * static_branch_enable() and static_branch_disable() would take
+ * cpus_read_lock() a second time, and deadlock if a CPU-hotplug writer waits
+ * in between.
  */
 static void demotion_gate_evaluate(void)
 {
@@ -130,16 +131,16 @@ static void demotion_gate_evaluate(void)
 	 */
 	static_branch_disable_cpuslocked(&demotion_gate_key);
 	demotion_targets_clear();
-	nodes_clear(demotion_built_cpu_nodes);
+	demotion_build_due = true;
 }
 
 /**
  * demotion_gate_node_event() - A node got its first or lost its last memory
  *
- * Also to be called where a node that was about to lose its last memory keeps
- * it, if its targets were disabled meanwhile. Leaves it to the gate's own
- * memory notifier, which runs for the same event after this, to build the
- * targets, so that an event that opens the gate builds them once.
+ * Also to be called where the targets were disabled because a node is about to
+ * lose its last memory: it may keep it. Leaves it to the gate's own memory
+ * notifier, which runs for the same event after this, to build the targets, so
+ * that an event that opens the gate builds them once.
  *
  * Context: The tier code's memory notifier, without the lock of the tier code.
  */
@@ -147,16 +148,18 @@ void demotion_gate_node_event(void)
 {
 	mutex_lock(&demotion_gate_lock);
 	demotion_gate_evaluate();
-	nodes_clear(demotion_built_cpu_nodes);
+	demotion_build_due = true;
 	mutex_unlock(&demotion_gate_lock);
 }
 
+/* Context: a hotplug callback. Sleeps for a grace period if it rebuilds. */
 static void demotion_gate_handle(enum demotion_gate_event event)
 {
 	if (demotion_gate_is_open() &&
 	    demotion_event_rebuilds(demotion_gate_policy, event,
-				    &demotion_built_cpu_nodes,
-				    &node_states[N_CPU]))
+				    demotion_build_due,
+				    !nodes_equal(demotion_built_cpu_nodes,
+						 node_states[N_CPU])))
 		demotion_gate_rebuild();
 	else
 		WRITE_ONCE(demotion_skipped, demotion_skipped + 1);
@@ -181,12 +184,10 @@ static int demotion_gate_cpu_callback(unsigned int cpu)
 	demotion_gate_handle(DEMOTION_EVENT_CPU);
 
 	/*
-	 * The top tier depends on node_states[N_CPU] and is in use with the
-	 * gate closed as well. Where 'auto' closed it there is one tier; only
-	 * 'never' can hold it closed on a machine that has more.
+	 * The top tier depends on node_states[N_CPU], and NUMA balancing asks
+	 * for it with the gate closed as well. With one node it cannot change.
 	 */
-	if (demotion_gate_policy == DEMOTION_GATE_NEVER &&
-	    num_node_state(N_MEMORY) > 1)
+	if (!demotion_gate_is_open() && num_online_nodes() > 1)
 		demotion_top_tier_refresh();
 
 	return 0;
@@ -215,7 +216,7 @@ static void demotion_gate_set_policy(enum demotion_gate_policy policy)
 
 	WRITE_ONCE(demotion_gate_policy, policy);
 	demotion_gate_evaluate();
-	if (demotion_gate_is_open() && nodes_empty(demotion_built_cpu_nodes))
+	if (demotion_gate_is_open() && demotion_build_due)
 		demotion_gate_rebuild();
 
 	mutex_unlock(&demotion_gate_lock);

@@ -35,7 +35,7 @@ void demotion_gate_add_sysfs(struct kobject *numa_kobj);
  */
 
 /**
- * demotion_targets_build() - Build the demotion targets and settle the top tier
+ * demotion_targets_build() - Build the demotion targets, settle the top tier
  *
  * Context: See above. Sleeps for an RCU grace period.
  */
@@ -44,7 +44,7 @@ void demotion_targets_build(void);
 /**
  * demotion_targets_clear() - Leave no node a demotion target
  *
- * Nor those without memory: they may get some while the gate is closed.
+ * All nr_node_ids entries, also those of nodes without memory.
  *
  * Context: See above. May sleep, but waits for no grace period.
  */

@@ -18,6 +18,7 @@ import pytest
 from lab import bench, stats
 from lab.bench import Design, Part
 from lab.common import LabError
+from lab.guest import TOPOLOGIES
 from lab.stats import OK, Key
 
 TIMES = {"stock": 1.0, "auto": 1.0, "always": 1.6, "never": 1.0}  # how long an event takes, against stock
@@ -191,6 +192,7 @@ def test_designs_have_enough_blocks_for_a_verdict(name: str) -> None:
         compared = len(part.arms) > 1 and part.variant != bench.TRACE
         assert part.blocks >= stats.MIN_BLOCKS or not compared
         assert set(part.scenarios) <= set(bench.SCENARIOS)
+        assert part.variant in bench.build.VARIANTS and part.topology in TOPOLOGIES
 
 
 def test_run_measures_every_arm_in_every_block(kernel, tmp_path: Path) -> None:

@@ -34,39 +34,37 @@ static void demotion_gate_opens_test(struct kunit *test)
 	}
 }
 
-/* Does an event build? By what the last build saw: nothing, this, or else. */
-enum { BUILT_NOTHING, BUILT_SAME, BUILT_OTHER, NR_BUILT };
-
+/* Does an event build? With nothing due, or with a build due. */
 static const struct {
 	enum demotion_gate_policy policy;
 	enum demotion_gate_event event;
-	bool rebuilds[NR_BUILT];
+	bool cpu_nodes_changed;
+	bool rebuilds[2];
 } demotion_event_rows[] = {
-	{ DEMOTION_GATE_AUTO,	DEMOTION_EVENT_MEMORY,	{ true, false, false } },
-	{ DEMOTION_GATE_AUTO,	DEMOTION_EVENT_CPU,	{ true, false, true } },
-	{ DEMOTION_GATE_ALWAYS,	DEMOTION_EVENT_MEMORY,	{ true, true, true } },
-	{ DEMOTION_GATE_ALWAYS,	DEMOTION_EVENT_CPU,	{ true, true, true } },
+	{ DEMOTION_GATE_AUTO,	DEMOTION_EVENT_MEMORY,	false,	{ false, true } },
+	{ DEMOTION_GATE_AUTO,	DEMOTION_EVENT_MEMORY,	true,	{ false, true } },
+	{ DEMOTION_GATE_AUTO,	DEMOTION_EVENT_CPU,	false,	{ false, true } },
+	{ DEMOTION_GATE_AUTO,	DEMOTION_EVENT_CPU,	true,	{ true, true } },
+	{ DEMOTION_GATE_ALWAYS,	DEMOTION_EVENT_MEMORY,	false,	{ true, true } },
+	{ DEMOTION_GATE_ALWAYS,	DEMOTION_EVENT_MEMORY,	true,	{ true, true } },
+	{ DEMOTION_GATE_ALWAYS,	DEMOTION_EVENT_CPU,	false,	{ true, true } },
+	{ DEMOTION_GATE_ALWAYS,	DEMOTION_EVENT_CPU,	true,	{ true, true } },
 };
 
 static void demotion_event_rebuilds_test(struct kunit *test)
 {
-	const nodemask_t cpu_nodes = nodemask_of_node(0);
-	nodemask_t built[NR_BUILT];
 	bool rebuilds;
-	int i, b;
-
-	nodes_clear(built[BUILT_NOTHING]);
-	built[BUILT_SAME] = cpu_nodes;
-	nodes_complement(built[BUILT_OTHER], cpu_nodes);
+	int i, due;
 
 	for (i = 0; i < ARRAY_SIZE(demotion_event_rows); i++) {
-		for (b = 0; b < NR_BUILT; b++) {
+		for (due = 0; due <= 1; due++) {
 			rebuilds = demotion_event_rebuilds(demotion_event_rows[i].policy,
 							   demotion_event_rows[i].event,
-							   &built[b], &cpu_nodes);
+							   due,
+							   demotion_event_rows[i].cpu_nodes_changed);
 			KUNIT_EXPECT_EQ_MSG(test, rebuilds,
-					    demotion_event_rows[i].rebuilds[b],
-					    "row %d, built for %d", i, b);
+					    demotion_event_rows[i].rebuilds[due],
+					    "row %d, due %d", i, due);
 		}
 	}
 }
@@ -101,15 +99,25 @@ static void demotion_gate_test_exit(struct kunit *test)
 		demotion_gate_set_policy(saved->policy);
 }
 
-static void demotion_gate_send(enum demotion_gate_event event)
+static void demotion_gate_lock_all(void)
 {
 	cpus_read_lock();
 	get_online_mems();
 	mutex_lock(&demotion_gate_lock);
-	demotion_gate_handle(event);
+}
+
+static void demotion_gate_unlock_all(void)
+{
 	mutex_unlock(&demotion_gate_lock);
 	put_online_mems();
 	cpus_read_unlock();
+}
+
+static void demotion_gate_send(enum demotion_gate_event event)
+{
+	demotion_gate_lock_all();
+	demotion_gate_handle(event);
+	demotion_gate_unlock_all();
 }
 
 static void demotion_gate_send_node_event(void)
@@ -158,7 +166,7 @@ static void demotion_gate_never_test(struct kunit *test)
 {
 	demotion_gate_start(test, DEMOTION_GATE_NEVER);
 	KUNIT_EXPECT_FALSE(test, demotion_gate_is_open());
-	KUNIT_EXPECT_TRUE(test, nodes_empty(demotion_built_cpu_nodes));
+	KUNIT_EXPECT_TRUE(test, demotion_build_due);
 	demotion_gate_expect_no_targets(test);
 
 	demotion_gate_send(DEMOTION_EVENT_MEMORY);
@@ -199,7 +207,7 @@ static void demotion_gate_round_trip_test(struct kunit *test)
 	demotion_gate_set_policy(DEMOTION_GATE_AUTO);
 	KUNIT_EXPECT_EQ(test, demotion_gate_is_open(), several);
 	demotion_gate_expect(test, 0, 0);
-	KUNIT_EXPECT_EQ(test, nodes_empty(demotion_built_cpu_nodes), !several);
+	KUNIT_EXPECT_EQ(test, demotion_build_due, !several);
 
 	demotion_gate_send(DEMOTION_EVENT_MEMORY);
 	demotion_gate_send(DEMOTION_EVENT_CPU);
@@ -224,12 +232,12 @@ static void demotion_gate_node_event_test(struct kunit *test)
 static void demotion_gate_cpu_nodes_test(struct kunit *test)
 {
 	demotion_gate_start(test, DEMOTION_GATE_AUTO);
-	if (!demotion_gate_is_open()) {
-		kunit_info(test, "one node with memory: nothing to build\n");
-		return;
-	}
+	if (!demotion_gate_is_open())
+		kunit_skip(test, "one node with memory: nothing to build");
 
+	demotion_gate_lock_all();
 	nodes_complement(demotion_built_cpu_nodes, node_states[N_CPU]);
+	demotion_gate_unlock_all();
 	demotion_gate_send(DEMOTION_EVENT_MEMORY);
 	demotion_gate_expect(test, 0, 1);
 	demotion_gate_send(DEMOTION_EVENT_CPU);

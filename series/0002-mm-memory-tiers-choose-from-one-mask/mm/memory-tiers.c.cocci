@@ -18,9 +18,10 @@ next_demotion_node(...) {
  rcu_read_lock();
 +	/*
 +	 * node_random() reads the mask more than once, and would return
-+	 * MAX_NUMNODES for one that is cleared in between.
++	 * MAX_NUMNODES for one that is cleared in between. The barrier keeps
++	 * the compiler from reading the original again.
 +	 */
-+	preferred = nd->preferred;
++	preferred = data_race(nd->preferred);
 +	barrier();
 +
 -	target = node_random(&nd->preferred);

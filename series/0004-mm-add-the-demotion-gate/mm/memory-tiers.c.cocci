@@ -91,7 +91,7 @@ iterator name list_for_each_entry;
 +
 +	/* A build waits for readers between the old targets and the new. */
 +	rcu_read_lock();
-+	*targets = node_demotion[node].preferred;
++	*targets = data_race(node_demotion[node].preferred);
 +	rcu_read_unlock();
 +}
 +

@@ -71,8 +71,10 @@ statement S;
 migrate_on_reclaim_callback(...) {
 <+...
 -disable_all_migrate_targets();
-+if (demotion_gate_is_open())
++if (demotion_gate_is_open()) {
 +	disable_all_migrate_targets();
++	demotion_gate_node_event();
++}
 ...+>
 }
 

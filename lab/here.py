@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make bench HERE=1`: the comparison on the machine it runs on, by switching the gate's policy.
+
+What touches the machine is here.sh and toggle.c, which need no Python; this module builds the one, runs the other, and
+writes the same kind of report as for guests. The machine is not booted between turns, so its rounds are the blocks:
+what is found holds for this machine as it was booted, and `auto2`, which is `auto` again, says how much of it is noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from . import bench, build, kernels, report, stats
+from .bench import GATE, Design, Part
+from .common import BUILD, LabError, console, say
+from .guest import Guest, boot, guest_programs
+from .kernels import Kernel
+from .results import Results, expect
+from .stats import DONE, OK, Row
+
+SCRIPT = Path(__file__).with_suffix(".sh")
+TOPOLOGY = "here"
+
+
+def parse(lines: Iterable[str]) -> list[Row]:
+    """The script's table as rows of a run: a round is a block and, in place of a boot, the unit that is counted."""
+    rows: list[Row] = []
+    for line in lines:
+        fields = line.strip().split(",")
+        if len(fields) != 9 or not fields[0].isdigit():
+            continue
+        block, arm, slot, scenario, cycle, target, action, value, result = fields
+        event = action in ("off", "on")
+        metric, number = (f"{action}_ms", int(value) / 1e6) if event else (f"{action}_count", float(value))
+        place = (int(block), int(block), TOPOLOGY, "series", arm, int(slot), scenario)
+        rows.append(Row(*place, metric, int(cycle), target, 0.0, result, number))
+    return rows
+
+
+def finished(rows: Sequence[Row], arms: Sequence[str], scenarios: Sequence[str]) -> list[Row]:
+    """The rows of the rounds in which every policy had its turn, each with the mark of a finished one."""
+    kept: list[Row] = []
+    for block in sorted({row.block for row in rows}):
+        here = [row for row in rows if row.block == block]
+        if {(row.arm, row.scenario) for row in here} == {(arm, name) for arm in arms for name in scenarios}:
+            mark = here[-1]._replace(scenario="boot", metric=DONE, cycle=0, target="", result=OK, value=1.0)
+            kept += [*here, mark]
+    return kept
+
+
+CHOICES = ("rounds", "cycles", "arms", "scenarios", "cpus", "blocks", "count", "seed")
+
+
+def choices(options: argparse.Namespace) -> list[str]:
+    """What was chosen, as the script takes it and this command does."""
+    given = {name: getattr(options, name, None) for name in CHOICES}
+    return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+
+
+def make_plan(options: argparse.Namespace, arms: tuple[str, ...], scenarios: tuple[str, ...]) -> dict:
+    part = Part(TOPOLOGY, scenarios, arms, options.rounds)
+    design = Design(TOPOLOGY, (part,), cpu_cycles=options.cycles, memory_cycles=options.cycles)
+    environment = bench.environment(f"{platform.release()}, the one that runs")
+    nodes = Path("/sys/devices/system/node/has_memory")
+    environment["nodes with memory"] = nodes.read_text().strip() if nodes.exists() else "unknown"
+    boot = {"block": 0, "part": 0, "image": "series", "arms": arms, "seed": options.seed}
+    return {
+        "design": asdict(design),
+        "seed": options.seed,
+        "kernel": {"name": TOPOLOGY, "version": platform.release(), "keeper": ""},
+        "digests": {},
+        "boots": [{**boot, "index": block, "block": block} for block in range(options.rounds)],
+        "environment": environment,
+        "repeat": ["-m", "lab.here", *choices(options)],
+        "commands": {},
+        "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+    }
+
+
+SNAPSHOT = f"""
+    cat {GATE}/policy /sys/devices/system/cpu/online
+    grep -l online /sys/devices/system/memory/memory*/state | wc -l
+    cat /proc/sys/kernel/printk; ls /run/demotion-gate.state* 2>/dev/null; true
+"""
+
+
+def prove(results: Results, kernel: Kernel) -> None:
+    """That the live comparison leaves a machine as it found it, however it ends: tried in a guest."""
+    logs = kernel.build / "check"
+
+    def untouched(machine: Guest, before: str, what: str) -> None:
+        expect(f"policy, CPUs, blocks, console and notes after {what}", before, machine.sh(SNAPSHOT).text)
+
+    def start(machine: Guest, words: str) -> str:
+        return machine.sh(f"sh /bin/here.sh --yes {words}", check=False, timeout=120).text
+
+    with boot(build.image(kernel, "series"), "one", log=logs / "here-series.console") as machine:
+        machine.put("/bin/here.sh", SCRIPT.read_bytes())
+        machine.sh(f"echo always >{GATE}/policy; dmesg -n 4")
+        before = machine.sh(SNAPSHOT).text
+        with results.case(f"{kernel.name} here: a whole run"):
+            said = start(machine, "--rounds 2 --cycles 3")
+            rows = finished(parse(said.splitlines()), ("auto", "always", "never", "auto2"), ("cpu", "memory"))
+            assert len({row.block for row in rows}) == 2, said
+            untouched(machine, before, "a whole run")
+        with results.case(f"{kernel.name} here: nothing is touched without a yes"):
+            said = machine.sh("echo n | sh /bin/here.sh --rounds 2 2>&1", check=False).text
+            assert "nothing was touched" in said and "take CPU 3" in said, said
+            untouched(machine, before, "no")
+        for signal in ("INT", "TERM", "HUP"):
+            with results.case(f"{kernel.name} here: SIG{signal}"):
+                script = f"timeout -s {signal} 3 sh /bin/here.sh --yes --rounds 500; echo status $?"
+                said = machine.sh(script, timeout=120).text
+                assert "as they were" in said and "status 0" not in said, said
+                untouched(machine, before, f"SIG{signal}")
+        with results.case(f"{kernel.name} here: an error in the middle"):
+            script = "(sleep 3; mv /bin/toggle /bin/away) & sh /bin/here.sh --yes --rounds 500; echo status $?"
+            said = machine.sh(f"{script}; mv /bin/away /bin/toggle", check=False, timeout=120).text
+            assert "status 1" in said, said
+            untouched(machine, before, "an error")
+        with results.case(f"{kernel.name} here: kill -9, then --restore"):
+            kill = (
+                "sh /bin/here.sh --yes --rounds 500 --scenarios cpu >/dev/null 2>&1 & sleep 2.{}; kill -9 $!;"
+                " killall -9 toggle; cat /sys/devices/system/cpu/online"
+            )
+            for attempt in range(20):  # until one is killed while its CPU is off
+                left = machine.sh(kill.format(attempt), check=False).text.split()[-1]
+                again = start(machine, "")
+                assert "--restore" in again, again
+                said = machine.sh("sh /bin/here.sh --restore 2>&1", timeout=120).text
+                untouched(machine, before, "--restore")
+                if left != "0-3":
+                    break
+            else:
+                raise AssertionError("20 kills, and never one while a CPU was off")
+        with results.case(f"{kernel.name} here: what must not be touched is refused"):
+            # CPU 0 has no switch; block 0 has one, but holds memory of the kernel that can't move.
+            for words in ("--cpus 0", "--cpus 99", "--blocks 0", "--blocks 9999"):
+                said = start(machine, words)
+                assert "round," not in said and ("can't be toggled" in said or "expected" in said), said
+                untouched(machine, before, words)
+    with boot(build.image(kernel, "stock"), "one", log=logs / "here-stock.console") as machine:
+        machine.put("/bin/here.sh", SCRIPT.read_bytes())
+        with results.case(f"{kernel.name} here: a kernel without the gate is refused"):
+            said = start(machine, "")
+            assert "does not have it" in said, said
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python3 -m lab.here", description="compare the policies on this machine, which lab/here.sh touches"
+    )
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--cycles", type=int, default=20)
+    parser.add_argument("--arms", default="auto always never auto2")
+    parser.add_argument("--scenarios", default="cpu memory")
+    parser.add_argument("--cpus", help="these CPUs: 2,3 (default: the last one)")
+    parser.add_argument("--blocks", help="these memory blocks (default: the last that goes off and on in a trial)")
+    parser.add_argument("--count", type=int, default=1, help="of the CPUs and blocks found by default, take so many")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--list", action="store_true", help="say what would be touched, and end")
+    parser.add_argument("--restore", action="store_true", help="put back what a killed run left behind, and end")
+    parser.add_argument("--out", type=Path, help="the run's folder")
+    parser.add_argument("--prove", action="store_true", help="touch nothing here: try it all in a guest, kills too")
+    parser.add_argument("--kernel", help="for --prove")
+    parser.add_argument("--ksrc", help="for --prove")
+    options = parser.parse_args(argv)
+    if options.prove:
+        results = Results()
+        prove(results, kernels.get(options.kernel, options.ksrc))
+        raise SystemExit(results.end())
+    arms, scenarios = tuple(options.arms.split()), tuple(options.scenarios.split())
+    words = ["sh", str(SCRIPT), *choices(options)]
+    words += [f"--{name}" for name in ("yes", "list", "restore") if getattr(options, name)]
+    toggle = guest_programs()["toggle"]
+    programs = BUILD / "here" / "bin"
+    programs.mkdir(parents=True, exist_ok=True)
+    link = programs / "toggle"
+    link.unlink(missing_ok=True)
+    link.symlink_to(toggle)
+    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    if options.list or options.restore:
+        raise SystemExit(subprocess.run(words, env=environment).returncode)
+
+    out = options.out or BUILD / "here" / "bench" / time.strftime("%Y%m%d-%H%M%S")
+    out.mkdir(parents=True, exist_ok=True)
+    raw = out / "raw.csv"  # as it is measured: what is done is not lost, whatever happens to this process
+    stopped = False
+    with raw.open("w") as table, subprocess.Popen(words, env=environment, stdout=table) as script:
+        while script.returncode is None:
+            try:
+                script.wait()
+            except KeyboardInterrupt:  # the script has the signal too, and is putting the machine back: wait for it
+                stopped = True
+    rows = finished(parse(raw.read_text().splitlines()), arms, scenarios)
+    if rows:
+        bench.write_plan(out, make_plan(options, arms, scenarios))
+        (out / bench.DATA).unlink(missing_ok=True)
+        stats.write_rows(out / bench.DATA, rows)
+        page = report.write(out)
+        report.table(out)
+        say("rounds stand in for boots: this machine was not booted between them")
+        say(f"report: {page}")
+    elif not raw.stat().st_size:
+        raw.unlink()
+        with contextlib.suppress(OSError):
+            out.rmdir()
+    raise SystemExit(130 if stopped else script.returncode)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except LabError as error:
+        console.print(f"error: {error}", style="red", markup=False)
+        raise SystemExit(1) from None

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The configurations that the series must compile in: `python3 -m lab.matrix`. Only what it touches is compiled."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import lint, render
+from .common import run as call
+from .kernels import Kernel
+from .lint import Bench
+from .results import Results, Skip, expect
+
+# What else must be off so that a symbol can be: it selects the symbol, or is what the symbol would follow.
+ALONG = {
+    "MIGRATION": ("COMPACTION", "CMA", "MEMORY_HOTREMOVE", "TRANSPARENT_HUGEPAGE", "NUMA_MIGRATION"),
+    "MEMORY_HOTPLUG": ("MEMORY_HOTREMOVE",),
+    "DEBUG_FS": ("NOTIFIER_ERROR_INJECTION", "MEMORY_NOTIFIER_ERROR_INJECT"),
+    "HOTPLUG_CPU": ("SUSPEND", "HIBERNATION", "PM_SLEEP"),
+}
+GATE = "mm/demotion_gate.o"
+# What of the rebuild a kernel without it may not have.
+REBUILD = r"demotion_(?:gate|targets|top_tier)|migration_target|migrate_targets|migrate_on_reclaim|node_demotion|establish_"
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """How to compile for a machine. Each has an object directory of its own, for its host programs take longest."""
+
+    name: str
+    words: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+
+
+def toolchains() -> dict[str, Toolchain]:
+    llvm = shutil.which("ld.lld")
+    clang = (lint.compiler("clang"), *(("LLVM=1",) if llvm else ()))
+    prefix = "aarch64-linux-gnu-"
+    arm64 = ("ARCH=arm64", f"CROSS_COMPILE={prefix}", lint.compiler(f"{prefix}gcc"))
+    return {
+        "gcc": Toolchain("gcc", (lint.compiler(),), ("gcc",)),
+        "clang": Toolchain("clang", clang, ("clang",)),
+        "arm64": Toolchain("arm64", arm64, (f"{prefix}gcc",)),
+    }
+
+
+@dataclass(frozen=True)
+class Case:
+    """A configuration: the base one without a symbol, or with `minimal` none at all."""
+
+    name: str
+    toolchain: str = "gcc"
+    without: str = ""
+    minimal: bool = False
+
+
+def cases(kernel: Kernel) -> list[Case]:
+    """x86 may have no choice about HOTPLUG_CPU other than to have one CPU; arm64 has it."""
+    x86 = (kernel.source / "arch/x86/Kconfig").read_text()
+    forced = re.search(r"^config HOTPLUG_CPU\n\s+def_bool y", x86, re.M)
+    found = [Case("allnoconfig", minimal=True)]
+    found += [Case(f"without {name}", without=name) for name in
+              ("NUMA", "MIGRATION", "SYSFS", "DEBUG_FS", "MEMORY_HOTPLUG", "JUMP_LABEL")]  # fmt: skip
+    found.append(Case("with clang", "clang"))
+    found.append(Case("for arm64", "arm64"))
+    found.append(Case("without HOTPLUG_CPU", "arm64" if forced else "gcc", without="HOTPLUG_CPU"))
+    return [Case(f"{case.name} (arm64)", case.toolchain, case.without) if case.toolchain == "arm64" and case.without
+            else case for case in found]  # fmt: skip
+
+
+def configuration(kernel: Kernel, case: Case) -> str:
+    if case.minimal:
+        return ""
+    off = (case.without, *ALONG.get(case.without, ())) if case.without else ()
+    # allnoconfig takes the last of several.
+    return lint.base_config(kernel) + "".join(f"# CONFIG_{name} is not set\n" for name in off)
+
+
+def gate_wanted(kernel: Kernel, symbols: Mapping[str, str]) -> bool:
+    """Whether a configuration is to have the gate. Where the tree keeps the targets in mm/migrate.c, so does HOTPLUG_CPU."""
+    needed = ["NUMA", "MIGRATION"] + (["HOTPLUG_CPU"] if kernel.keeper == "mm/migrate.c" else [])
+    return all(symbols.get(name) == "y" for name in needed)
+
+
+def built(here: Bench, objects: str, folders: Iterable[str]) -> set[str]:
+    """The objects that a configuration has the folders build, asked of their makefiles."""
+    obj = here.place / objects
+    found: set[str] = set()
+    for folder in folders:
+        probe = f"include include/config/auto.conf\ninclude {here.tree}/{folder}/Makefile\n$(info $(obj-y))\nall: ;\n"
+        answer = call(["make", "-s", "-f", "-", f"srctree={here.tree}", f"src={folder}"], cwd=obj, stdin=probe).stdout
+        found |= {f"{folder}/{name}" for name in answer.split() if name.endswith(".o")}
+    return found
+
+
+def try_case(here: Bench, case: Case, touched: Iterable[str]) -> None:
+    """Compile what a configuration has of the touched objects, and check that it has what it should."""
+    kernel = here.kernel
+    tools = toolchains()[case.toolchain]
+    for program in tools.needs:
+        if not shutil.which(program):
+            raise Skip(f"no {program} (run `make setup`)")
+    objects = f"matrix-{tools.name}"
+    symbols = here.configure(objects, configuration(kernel, case), *tools.words)
+    if case.without:
+        is_now = symbols.get(case.without, "n")
+        expect(f"CONFIG_{case.without} of a configuration without it (what selects it is to be off as well)", "n", is_now)
+    elif not case.minimal:
+        expect("CONFIG_DEMOTION_GATE", "y", symbols.get("DEMOTION_GATE", "n"))
+    status, output = here.make(objects, *tools.words, "prepare")
+    assert not status, f"make prepare: exit status {status}\n" + "\n".join(output.splitlines()[-20:])
+
+    wanted = sorted(set(touched) & built(here, objects, {str(Path(name).parent) for name in touched}))
+    gate = gate_wanted(kernel, symbols)
+    expect(f"{GATE} is built", gate, GATE in wanted)
+    for name in touched:
+        (here.place / objects / name).unlink(missing_ok=True)
+    if wanted:
+        status, output = here.make(objects, *tools.words, *wanted)
+        found = lint.warnings(output)
+        assert not status, "\n".join([f"make {' '.join(wanted)}: exit status {status}", *found, *output.splitlines()[-10:]])
+        lint.no_lines("warnings", found.elements())
+    if not gate:
+        for name in wanted:
+            listed = call(["nm", here.place / objects / name]).stdout.splitlines()
+            lint.no_lines(f"symbols of the rebuild in {name}", (line for line in listed if re.search(REBUILD, line)))
+
+
+def run(kernel: Kernel, results: Results) -> None:
+    rendering = render.render(kernel)
+    files = {path: data for commit in rendering.commits for path, data in commit.files.items()}
+    texts = {path: data for path, data in files.items() if lint.in_kernel(path)}
+    touched = lint.objects_of(texts, texts)
+    with lint.bench(kernel) as here:
+        here.lay(files)
+        for case in cases(kernel):
+            with results.case(lint.of(kernel, case.name)):
+                try_case(here, case, touched)
+
+
+if __name__ == "__main__":
+    sys.exit(lint.cli(run))

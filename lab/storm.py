@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Everything at once, for a time: policies, CPUs, memory blocks, DIMMs, demotion, readers. Then all must add up.
+
+`lab/guest/storm.c` does it from inside, here is what comes from outside. `memory_tierN/nodelist` is not read: it has a
+deadlock of its own in the stock kernel.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from . import build, guest
+from .boots import GATE, WORDS, counters, gate, targets
+from .common import LabError, say
+from .faults import nodes
+from .guest import Guest
+from .kernels import Kernel
+from .results import Results, expect, indented
+
+SECONDS = 300
+FUZZ_TRIES = 4000
+DIMM = 512 << 20
+UNPLUG_SECONDS = 30
+END_SECONDS = 180  # for the workers to put back what they took, on a slow machine
+REFUSED_UNPLUG = 16  # events by a DIMM that was refused: two tries at each of four blocks, and each back online
+WORKERS = ("cpu", "block", "read", "read")
+LEAKS = "/sys/kernel/debug/kmemleak"
+
+
+@dataclass(frozen=True)
+class Storm:
+    """One storm: its machine, its workers, whether DIMMs come and go, its part of the time."""
+
+    topology: str
+    workers: tuple[str, ...]
+    dimms: bool
+    part: float
+
+
+STORMS = (
+    # With the policy left alone the counters can be told to the event.
+    Storm("hot-add", (*WORKERS, "reclaim"), True, 0.25),
+    Storm("hot-add", (*WORKERS, "reclaim", "policy", "policy"), True, 0.5),
+    # Here a node can lose its CPUs.
+    Storm("two-socket", (*WORKERS, "policy", "policy"), False, 0.25),
+)
+
+
+@dataclass
+class Dimms:
+    """What was done from outside."""
+
+    plugged: int = 0
+    unplugged: int = 0
+    tries: int = 0  # at unplugging
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Boot guests whose CPUs take turns in one thread, where there is no KVM.
+
+    With a thread for each, QEMU before 8.1 may go on running code that was patched while it was translated. A static
+    key that is flipped while other CPUs use it then ends in `Oops: int3`, `numa_balancing` of the stock kernel too.
+    """
+    real = guest._command
+
+    def command(*given: Any) -> list[str]:
+        return [word.replace("thread=multi", "thread=single") for word in real(*given)]
+
+    with mock.patch.object(guest, "_command", command):
+        yield
+
+
+def plug(machine: Guest, dimms: Dimms) -> str:
+    """Plug memory into node 1, and do not wait for the guest."""
+    dimms.plugged += 1
+    name = f"storm{dimms.plugged}"
+    machine.qmp("object-add", qom_type="memory-backend-ram", id=f"{name}-ram", size=DIMM)
+    machine.qmp("device_add", driver="pc-dimm", id=name, memdev=f"{name}-ram", node=1)
+    return name
+
+
+def unplug(machine: Guest, dimms: Dimms, name: str) -> bool:
+    """Ask for it back. The guest may refuse: its pages can be busy, a block of it be about to go."""
+    dimms.tries += 1
+    machine.qmp("device_del", id=name)
+    ends = ("DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR", "MEM_UNPLUG_ERROR")
+    event = machine.event(
+        lambda event: event["event"] in ends and event["data"].get("device") == name, UNPLUG_SECONDS
+    )
+    if not event or event["event"] != "DEVICE_DELETED":
+        return False
+    machine.qmp("object-del", id=f"{name}-ram")
+    dimms.unplugged += 1
+    return True
+
+
+def play_dimms(machine: Guest, dimms: Dimms, chance: random.Random, end: float) -> None:
+    """DIMMs come and go until the time is over; at the end there is none."""
+    while time.monotonic() < end:
+        name = plug(machine, dimms)
+        time.sleep(min(chance.uniform(0.5, 5), max(0.5, end - time.monotonic())))
+        give_up = max(end, time.monotonic()) + 4 * UNPLUG_SECONDS
+        while not unplug(machine, dimms, name):
+            if time.monotonic() > give_up:
+                raise machine._error(f"the guest to give back {name} once the storm is over", "it does not")
+            time.sleep(chance.uniform(0.1, 1))
+        time.sleep(chance.uniform(0, 1))
+
+
+def values(text: str) -> dict[str, int]:
+    """The `name value` lines of the worker program."""
+    return {name: int(value) for name, value in re.findall(r"^([\w.]+) (\d+)$", text, re.M)}
+
+
+def ended(machine: Guest, seconds: float) -> str:
+    """Wait for the workers to end, and return what they printed; theirs must be status 0."""
+    deadline = time.monotonic() + seconds
+    while not (status := machine.sh("cat /run/storm.status 2>/dev/null", check=False).text.strip()):
+        if time.monotonic() > deadline:
+            machine.sh("echo w >/proc/sysrq-trigger", check=False)
+            raise machine._error("the storm to end", f"it is still going {seconds:.0f} s after its time")
+        time.sleep(0.5)
+    text = machine.read("/run/storm.out")
+    assert status == "0", f"the workers ended with status {status}\n{text}"
+    return text
+
+
+def policy_and_gate(machine: Guest) -> None:
+    """The gate is as the policy and the nodes have it; closed, there is no target; open, those of a new build."""
+    policy, is_open = gate(machine)
+    memory = len(machine.sh("cat /sys/devices/system/node/has_memory | tr , '\\n' | sed 's/-/ /' | "
+                            "while read a b; do seq $a ${b:-$a}; done").text.split())  # fmt: skip
+    expect(f"gate, policy {policy}, {memory} nodes with memory",
+           {"auto": int(memory > 1), "always": 1, "never": 0}[policy], is_open)  # fmt: skip
+    now = {node: targets(machine, node) for node in nodes(machine)}
+    if not is_open:
+        expect("targets with the gate closed", {node: "" for node in now}, now)
+    machine.sh(f"echo never >{GATE}/policy")
+    expect("targets under never", {node: "" for node in now}, {node: targets(machine, node) for node in now})
+    machine.sh(f"echo {policy} >{GATE}/policy")
+    expect("targets after a new build", now, {node: targets(machine, node) for node in now})
+
+
+def every_policy(machine: Guest) -> None:
+    policy_and_gate(machine)
+    for policy in (*WORDS, "auto"):
+        machine.sh(f"echo {policy} >{GATE}/policy")
+        policy_and_gate(machine)
+
+
+def add_up(found: dict[str, int], dimms: Dimms, blocks: tuple[int, int], of_a_dimm: int, grown: tuple[int, int]) -> None:
+    """Each event is counted once.
+
+    As many blocks have gone offline as came online, but for the difference in blocks that are online. What was refused
+    may or may not have been told to anyone, hence is one event or none. A policy that opens the gate is one rebuild.
+    """
+    cpus = found["cpu_off"] + found["cpu_on"]
+    online = found["block_on"] + of_a_dimm * dimms.plugged
+    least = cpus + 2 * online - (blocks[1] - blocks[0])
+    # Each try may have had blocks that were refused at first.
+    most = least + found["refused"] + found["opening"] + REFUSED_UNPLUG * dimms.tries
+    assert least <= sum(grown) <= most, (
+        f"rebuilds and skipped grew by {grown[0]} + {grown[1]} = {sum(grown)}\n  expected: {least} to {most}\n"
+        f"  from: {found}, {dimms}, blocks online {blocks[0]} -> {blocks[1]}"
+    )
+
+
+def undisturbed(kernel: Kernel, found: dict[str, int], dimms: Dimms, grown: tuple[int, int]) -> None:
+    """With `auto` all the time, and the CPUs' nodes unchanged: a rebuild for each DIMM that came, and no other."""
+    most = dimms.plugged + REFUSED_UNPLUG * (dimms.tries - dimms.unplugged)
+    if kernel.keeper == "mm/migrate.c":  # which must restore what it disabled before the offline was refused
+        most += found["refused"] + REFUSED_UNPLUG * dimms.unplugged
+    assert dimms.plugged <= grown[0] <= most, f"rebuilds grew by {grown[0]}, expected {dimms.plugged} to {most}"
+
+
+def no_leaks(machine: Guest) -> None:
+    """kmemleak, where the kernel has it: memory must look unreferenced in two scans to be reported."""
+    if machine.sh(f"test -e {LEAKS}", check=False).status:
+        return
+    machine.sh(f"echo scan >{LEAKS}; sleep 6; echo scan >{LEAKS}", timeout=300)
+    text = machine.read(LEAKS)
+    assert not re.search(r"demotion|memory_tier", text), text
+
+
+def demoted(machine: Guest) -> int:
+    text = machine.read("/proc/vmstat")
+    return sum(int(count) for count in re.findall(r"^pgdemote_\w+ (\d+)$", text, re.M))
+
+
+def rage(machine: Guest, what: Storm, seconds: float, seed: int) -> tuple[dict[str, int], Dimms]:
+    """The storm itself: what the workers counted, and what came from outside."""
+    dimms = Dimms()
+    machine.sh(f"rm -f /run/storm.status; (storm --seconds {seconds:.0f} --seed {seed} {' '.join(what.workers)} "
+               ">/run/storm.out 2>&1; echo $? >/run/storm.status) >/dev/null 2>&1 &")  # fmt: skip
+    end = time.monotonic() + seconds
+    if what.dimms:
+        play_dimms(machine, dimms, random.Random(seed), end)
+    time.sleep(max(0, end - time.monotonic()))
+    text = ended(machine, END_SECONDS)
+    found = values(text)
+    say(indented(f"{' '.join(f'{key}={value}' for key, value in found.items())} {dimms}"))
+    for done in ("cpu_off", "block_off"):
+        assert found[done], f"{done} is 0 after {seconds:.0f} s\n{text}"
+    return found, dimms
+
+
+def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Storm, seconds: float, seed: int) -> None:
+    of_a_dimm = DIMM // int(machine.read("/sys/devices/system/memory/block_size_bytes"), 16)
+    machine.sh("echo 1 >/sys/kernel/mm/numa/demotion_enabled")
+    before, blocks, pages = counters(machine), machine.online_blocks(), demoted(machine)
+    cpus = machine.read("/sys/devices/system/cpu/online")
+    found, dimms = None, Dimms()
+    with results.case(f"{name} every worker ends, none sees a fault"):
+        found, dimms = rage(machine, what, seconds, seed)
+    if found is None:
+        return
+    with results.case(f"{name} CPUs and memory blocks are back"):
+        expect("CPUs online", cpus, machine.read("/sys/devices/system/cpu/online"))
+        expect("memory blocks online", blocks, machine.online_blocks())
+    after = counters(machine)
+    grown = (after[0] - before[0], after[1] - before[1])
+    with results.case(f"{name} the counters add up"):
+        add_up(found, dimms, (blocks, machine.online_blocks()), of_a_dimm, grown)
+        if "policy" not in what.workers and what.topology == "hot-add":
+            undisturbed(kernel, found, dimms, grown)
+    if "reclaim" in what.workers:
+        with results.case(f"{name} pages were demoted meanwhile"):
+            assert demoted(machine) > pages, f"pgdemote_* stayed at {pages}"
+    with results.case(f"{name} the gate fits the policy, the targets fit a new build"):
+        every_policy(machine)
+    if what.dimms:
+        with results.case(f"{name} the gate follows a DIMM as before"):
+            dimm = machine.plug(timeout=120)
+            every_policy(machine)
+            expect("gate and targets with the DIMM", (1, "1"), (gate(machine)[1], targets(machine, 0)))
+            machine.unplug(dimm, timeout=120)
+            expect("gate without the DIMM", 0, gate(machine)[1])
+
+
+def fuzz(results: Results, machine: Guest, name: str, seed: int) -> None:
+    """Random input for the policy, which only its three words may change."""
+    with results.case(f"{name} fuzz of the policy, {FUZZ_TRIES} words"):
+        output = machine.sh(f"storm --tries {FUZZ_TRIES} --seed {seed} fuzz", timeout=600, check=False)
+        assert not output.status, f"status {output.status}\n{output.text}"
+
+
+def run(
+    results: Results, kernel: Kernel, variant: str, logs: Path, seconds: float = SECONDS, seed: int = 1
+) -> None:
+    """The storms, one boot for each machine, and the fuzz of the policy file in each."""
+    image = build.image(kernel, "series", variant)
+    for topology in dict.fromkeys(each.topology for each in STORMS):
+        name = f"{kernel.name} {variant} {topology} storm (seed {seed}):"
+        try:
+            log = logs / f"storm-{variant}-{topology}.console"
+            with one_thread(), guest.boot(image, topology, log=log, timeout=180) as machine:
+                fuzz(results, machine, name, seed)
+                for number, each in enumerate(STORMS):
+                    if each.topology == topology:
+                        label = f"{name} {'policies too,' if 'policy' in each.workers else 'under auto,'}"
+                        storm(results, machine, kernel, label, each, seconds * each.part, seed + number)
+                with results.case(f"{name} no leak"):
+                    no_leaks(machine)
+        except (LabError, AssertionError) as error:
+            results.note(f"{name} quiet to the end", False, str(error))
+        else:
+            results.note(f"{name} quiet to the end", True)
