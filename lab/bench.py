@@ -50,6 +50,7 @@ class Part:
     blocks: int
     cpus: int | None = None  # None: as many as the topology has
     variant: str = "plain"
+    rounds: int = 1  # turns of each arm at each scenario in a boot: many short ones share what the host does meanwhile
 
     @property
     def name(self) -> str:
@@ -62,12 +63,12 @@ class Design:
 
     name: str
     parts: tuple[Part, ...]
-    stress_seconds: int = 3
+    stress_seconds: int = 1  # from here on: of one turn
     stress_workers: str = "1"  # a number, or a share of the CPUs: "10%"
-    memory_cycles: int = 20
-    cpu_cycles: int = 20
-    smt_cycles: int = 2
-    suspend_cycles: int = 2
+    memory_cycles: int = 8
+    cpu_cycles: int = 8
+    smt_cycles: int = 1
+    suspend_cycles: int = 1
     node_cycles: int = 5
     traced_cycles: int = 5
     margin: float = stats.MARGIN
@@ -81,19 +82,17 @@ DESIGNS = {
     "quick": Design(
         "quick",
         (
-            Part("one", ("memhotplug", "memory", "cpu"), THREE, blocks=4),
+            Part("one", ("memhotplug", "memory", "cpu"), THREE, blocks=4, rounds=4),
             Part("hot-add", ("node",), ("auto",), blocks=1),  # for the picture
         ),
-        memory_cycles=25,
-        cpu_cycles=25,
     ),
     "default": Design(
         "default",
         (
-            Part("one", ("memhotplug", "memory", "cpu"), FULL, blocks=8),
-            Part("two-socket", ("cpu",), THREE, blocks=4),
-            Part("one", ("smt", "suspend"), THREE, blocks=4, cpus=8),
-            Part("one", ("smt",), THREE, blocks=3, cpus=16),
+            Part("one", ("memhotplug", "memory", "cpu"), FULL, blocks=7, rounds=3),
+            Part("two-socket", ("cpu",), THREE, blocks=4, rounds=3),
+            Part("one", ("smt", "suspend"), THREE, blocks=4, cpus=8, rounds=2),
+            Part("one", ("smt",), THREE, blocks=3, cpus=16, rounds=2),
             Part("hot-add", ("node",), THREE, blocks=3),
             Part("one", ("memory", "cpu"), THREE, blocks=1, variant=TRACE),
         ),
@@ -364,15 +363,12 @@ def plan_boots(design: Design, seed: int) -> list[Boot]:
 
 
 def slots(boot: Boot, part: Part) -> list[tuple[str, str]]:
-    """(scenario, arm) in the boot's order: arms of one scenario follow each other, both in random order."""
+    """(scenario, arm) in the boot's order: in a round, arms of one scenario follow each other, both in random order."""
     rng = random.Random(boot.seed)
-    scenarios = list(part.scenarios)
-    rng.shuffle(scenarios)
     order = []
-    for scenario in scenarios:
-        arms = list(boot.arms)
-        rng.shuffle(arms)
-        order += [(scenario, arm) for arm in arms]
+    for _ in range(part.rounds):
+        for scenario in rng.sample(part.scenarios, len(part.scenarios)):
+            order += [(scenario, arm) for arm in rng.sample(boot.arms, len(boot.arms))]
     return order
 
 
@@ -508,10 +504,10 @@ def nominal(design: Design, boot: Boot) -> float:
     part = design.parts[boot.part]
     cpus = part.cpus or 4
     cost = {
-        "memhotplug": design.stress_seconds + 1, "memory": design.memory_cycles / 20, "cpu": design.cpu_cycles / 12,
-        "smt": design.smt_cycles * cpus / 8, "suspend": design.suspend_cycles, "node": 4,
+        "memhotplug": design.stress_seconds + 0.5, "memory": design.memory_cycles / 20, "cpu": design.cpu_cycles / 10,
+        "smt": design.smt_cycles * cpus / 5, "suspend": design.suspend_cycles, "node": 4,
     }
-    return 4 + cpus / 4 + len(boot.arms) * sum(cost[name] for name in part.scenarios)
+    return 4 + cpus / 4 + len(boot.arms) * part.rounds * sum(cost[name] for name in part.scenarios)
 
 
 def clock(seconds: float) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import filecmp
+import functools
 import hashlib
 import json
 import os
@@ -47,6 +48,7 @@ STEP = re.compile(r"^  (?:CC|AS|HOSTCC|HOSTLD|AR|LD|GEN|CPP)\b")
 ENVIRONMENT = {  # a build's own: nothing that differs between two builds of the same source
     "KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "lab", "KBUILD_BUILD_HOST": "lab",
     "CCACHE_DIR": str(CACHE / "ccache"), "CCACHE_BASEDIR": str(CACHE), "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "5G",
+    "CCACHE_IGNOREOPTIONS": "-fmacro-prefix-map=*",  # names the tree, and comes to the same in both
     "LC_ALL": "C",
 }  # fmt: skip
 
@@ -196,8 +198,9 @@ def _source(kernel: Kernel, which: str, rendered: Mapping[str, bytes]) -> tuple[
     return series, digest.hexdigest()
 
 
+@functools.lru_cache
 def _rendered(kernel: Kernel, which: str) -> Mapping[str, bytes]:
-    """The files of the series. Made before the lock is taken: it needs none, and may fail."""
+    """The files of the series. Made before the lock is taken: it needs none, and may fail. Once in a run: it takes seconds."""
     if which not in ("stock", "series"):
         raise LabError(f"kernel {which}", expected="stock or series", found=which, do="check the word")
     return render.files(kernel) if which == "series" else {}

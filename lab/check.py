@@ -11,12 +11,13 @@ import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-from . import boots, guest, kernels, lint, render
+from . import boots, faults, guest, here, kernels, lint, matrix, mutants, render, storm
 from .common import BUILD, ROOT, LabError, console, say
 from .kernels import Kernel
 from .results import Results, expect
 
 SEED = 20210806
+STORM_SECONDS = {False: 60, True: 300}  # by whether everything was asked for
 RENDER_SECONDS = 10  # for rendering besides git, on a machine that does nothing else
 
 
@@ -66,8 +67,19 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int)
         boots.topology_boot(results, kernel, "plain", topology, logs)
     if everything or kernel.name == kernels.DEFAULT or kernel.name not in kernels.DEBIAN:
         boots.parameter(results, kernel, logs, seed)
+        say(f"\n== {kernel.name}: lockdep, unit tests, faults, storm")
         for topology in guest.TOPOLOGIES:
             boots.topology_boot(results, kernel, "debug", topology, logs)
+        faults.run(results, kernel, "debug", logs)
+        storm.run(results, kernel, "debug", logs, STORM_SECONDS[everything], seed)
+    if everything:
+        say(f"\n== {kernel.name}: the slow part")
+        matrix.run(kernel, results)
+        for variant in ("kasan", "kcsan"):
+            for topology in guest.TOPOLOGIES:
+                boots.topology_boot(results, kernel, variant, topology, logs)
+        here.prove(results, kernel)
+        mutants.run(results, kernel, logs, seed)
 
 
 def borrow_identity() -> None:

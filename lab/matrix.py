@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
 import sys
@@ -12,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import lint, render
+from .common import LabError
 from .common import run as call
 from .kernels import Kernel
 from .lint import Bench
-from .results import Results, Skip, expect
+from .results import Results, expect
 
 # What else must be off so that a symbol can be: it selects the symbol, or is what the symbol would follow.
 ALONG = {
@@ -26,7 +26,10 @@ ALONG = {
 }
 GATE = "mm/demotion_gate.o"
 # What of the rebuild a kernel without it may not have.
-REBUILD = r"demotion_(?:gate|targets|top_tier)|migration_target|migrate_targets|migrate_on_reclaim|node_demotion|establish_"
+REBUILD = (
+    r"demotion_(?:gate|targets|top_tier)|node_demotion|establish_"
+    r"|migration_target|migrate_targets|migrate_on_reclaim|migration_(?:on|off)line_cpu"
+)
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def toolchains() -> dict[str, Toolchain]:
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration: the base one without a symbol, or with `minimal` none at all."""
+    """A configuration: the base one, maybe without a symbol, or the smallest there is."""
 
     name: str
     toolchain: str = "gcc"
@@ -65,13 +68,14 @@ def cases(kernel: Kernel) -> list[Case]:
     x86 = (kernel.source / "arch/x86/Kconfig").read_text()
     forced = re.search(r"^config HOTPLUG_CPU\n\s+def_bool y", x86, re.M)
     found = [Case("allnoconfig", minimal=True)]
-    found += [Case(f"without {name}", without=name) for name in
-              ("NUMA", "MIGRATION", "SYSFS", "DEBUG_FS", "MEMORY_HOTPLUG", "JUMP_LABEL")]  # fmt: skip
-    found.append(Case("with clang", "clang"))
-    found.append(Case("for arm64", "arm64"))
-    found.append(Case("without HOTPLUG_CPU", "arm64" if forced else "gcc", without="HOTPLUG_CPU"))
-    return [Case(f"{case.name} (arm64)", case.toolchain, case.without) if case.toolchain == "arm64" and case.without
-            else case for case in found]  # fmt: skip
+    for name in ("NUMA", "MIGRATION", "SYSFS", "DEBUG_FS", "MEMORY_HOTPLUG", "JUMP_LABEL"):
+        found.append(Case(f"without {name}", without=name))
+    return [
+        *found,
+        Case("with clang", "clang"),
+        Case("for arm64", "arm64"),
+        Case(f"without HOTPLUG_CPU{' for arm64' if forced else ''}", "arm64" if forced else "gcc", "HOTPLUG_CPU"),
+    ]
 
 
 def configuration(kernel: Kernel, case: Case) -> str:
@@ -83,7 +87,7 @@ def configuration(kernel: Kernel, case: Case) -> str:
 
 
 def gate_wanted(kernel: Kernel, symbols: Mapping[str, str]) -> bool:
-    """Whether a configuration is to have the gate. Where the tree keeps the targets in mm/migrate.c, so does HOTPLUG_CPU."""
+    """Whether a configuration is to have the gate. HOTPLUG_CPU counts where mm/migrate.c keeps the targets."""
     needed = ["NUMA", "MIGRATION"] + (["HOTPLUG_CPU"] if kernel.keeper == "mm/migrate.c" else [])
     return all(symbols.get(name) == "y" for name in needed)
 
@@ -93,7 +97,7 @@ def built(here: Bench, objects: str, folders: Iterable[str]) -> set[str]:
     obj = here.place / objects
     found: set[str] = set()
     for folder in folders:
-        probe = f"include include/config/auto.conf\ninclude {here.tree}/{folder}/Makefile\n$(info $(obj-y))\nall: ;\n"
+        probe = f"include .config\ninclude {here.tree}/{folder}/Makefile\n$(info $(obj-y))\nall: ;\n"
         answer = call(["make", "-s", "-f", "-", f"srctree={here.tree}", f"src={folder}"], cwd=obj, stdin=probe).stdout
         found |= {f"{folder}/{name}" for name in answer.split() if name.endswith(".o")}
     return found
@@ -105,17 +109,14 @@ def try_case(here: Bench, case: Case, touched: Iterable[str]) -> None:
     tools = toolchains()[case.toolchain]
     for program in tools.needs:
         if not shutil.which(program):
-            raise Skip(f"no {program} (run `make setup`)")
+            raise LabError(case.name, expected=program, found="no such program", do="run `make setup`")
     objects = f"matrix-{tools.name}"
     symbols = here.configure(objects, configuration(kernel, case), *tools.words)
     if case.without:
-        is_now = symbols.get(case.without, "n")
-        expect(f"CONFIG_{case.without} of a configuration without it (what selects it is to be off as well)", "n", is_now)
+        what = f"CONFIG_{case.without} of a configuration without it (turn off what selects it, see ALONG)"
+        expect(what, "n", symbols.get(case.without, "n"))
     elif not case.minimal:
         expect("CONFIG_DEMOTION_GATE", "y", symbols.get("DEMOTION_GATE", "n"))
-    status, output = here.make(objects, *tools.words, "prepare")
-    assert not status, f"make prepare: exit status {status}\n" + "\n".join(output.splitlines()[-20:])
-
     wanted = sorted(set(touched) & built(here, objects, {str(Path(name).parent) for name in touched}))
     gate = gate_wanted(kernel, symbols)
     expect(f"{GATE} is built", gate, GATE in wanted)
@@ -124,7 +125,8 @@ def try_case(here: Bench, case: Case, touched: Iterable[str]) -> None:
     if wanted:
         status, output = here.make(objects, *tools.words, *wanted)
         found = lint.warnings(output)
-        assert not status, "\n".join([f"make {' '.join(wanted)}: exit status {status}", *found, *output.splitlines()[-10:]])
+        shown = [f"make {' '.join(wanted)}: exit status {status}", *found, *output.splitlines()[-10:]]
+        assert not status, "\n".join(shown)
         lint.no_lines("warnings", found.elements())
     if not gate:
         for name in wanted:

@@ -230,7 +230,7 @@ class Analysis:
             tried = sum_of.get("counted_events", 0)
             if not gated and not tried and "events" not in sum_of:
                 continue
-            if "events" not in sum_of and gated:  # others' events, as the gate saw them
+            if gated and ("events" not in sum_of or scenario == "node"):  # there are more than those that were toggled
                 sum_of["events"] = sum_of["rebuilds"] + sum_of["skipped"]
             counted.append(
                 Counted(
@@ -559,7 +559,7 @@ def plot_timeline(run: Analysis):
         ("seen_rebuilds_count", "rebuilds"),
     )
     figure, grid = plt.subplots(
-        len(lanes), len(first), figsize=(4.4 * len(first), 5.6), squeeze=False, sharex="col", sharey="row",
+        len(lanes), len(first), figsize=(max(4.4 * len(first), 7.5), 5.6), squeeze=False, sharex="col", sharey="row",
         height_ratios=(1, 1, 1.6),
     )
     for column, (arm, boot) in enumerate(first.items()):
@@ -585,7 +585,7 @@ def plot_timeline(run: Analysis):
                 axes.set_ylabel(label)
         grid[0][column].set_title(arm, loc="left", color=colour)
         grid[-1][column].set_xlabel("seconds")
-    figure.suptitle("hot-add: a DIMM brings node 1 its memory and takes it away", x=0.01, ha="left")
+    figure.suptitle("hot-add: a DIMM is plugged, its block goes off and on, it is unplugged", x=0.01, ha="left")
     figure.align_ylabels()
     return figure
 
@@ -753,7 +753,8 @@ def render(run: Analysis, run_dir: Path, pictures: dict[str, Path]) -> str:
     if any("tcg" in word for command in plan["commands"].values() for word in command):
         parts.append("<p>The guests ran under TCG, an emulator: look at ratios and counts, not at bare times.</p>")
     design = "\n".join(
-        f"{part.name}: {', '.join(part.scenarios)}; arms {', '.join(part.arms)}; {part.blocks} blocks"
+        f"{part.name}: {', '.join(part.scenarios)}; arms {', '.join(part.arms)}; {part.blocks} blocks; "
+        f"{part.rounds} turns in a boot"
         for part in bench.design_of(plan).parts
     )
     amounts = "\n".join(f"{name}: {value}" for name, value in plan["design"].items() if name != "parts")

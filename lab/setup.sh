@@ -8,6 +8,7 @@ build-essential bc bison flex libelf-dev libssl-dev cpio kmod rsync xz-utils dwa
 ccache git coccinelle sparse clang lld codespell gcc-aarch64-linux-gnu
 linux-source-6.12 linux-source-6.1
 qemu-system-x86 seabios busybox-static stress-ng
+lava-common
 python3 python3-rich python3-pytest python3-numpy python3-scipy python3-matplotlib python3-ply python3-git python3-yaml
 debhelper fakeroot libdw-dev libpython3-stdlib
 "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The live comparison without a machine to touch: its table becomes a run, and what it refuses. See lab.here --prove."""
+"""The live comparison without a machine to touch: its table as a run, and what it refuses. See lab.here --prove."""
 
 from __future__ import annotations
 

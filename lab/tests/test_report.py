@@ -67,13 +67,13 @@ def test_claim_of_a_scenario_that_gave_no_numbers_is_not_measured(run_dir: Path)
 
 def test_counts_are_exact(run_dir: Path) -> None:
     counted = {(each.topology, each.scenario, each.arm): each for each in Analysis(run_dir).counted}
-    cpu = 4 * 2 * SMALL.cpu_cycles
+    cpu = 4 * 2 * 2 * SMALL.cpu_cycles  # blocks, rounds, off and on
     always, auto, stock = (counted["one", "cpu", arm] for arm in ("always", "auto", "stock"))
     assert (always.events, always.rebuilds, always.skipped, always.outcome) == (cpu, cpu, 0, Outcome.PASS)
     assert (auto.events, auto.rebuilds, auto.skipped, auto.outcome) == (cpu, 0, cpu, Outcome.PASS)
     assert (stock.rebuilds, stock.outcome) == (None, None)
     assert (auto.demotion_waits, always.demotion_waits) == (0, 1)
-    assert counted["one", "memory", "auto"].failed == 4  # one a boot
+    assert counted["one", "memory", "auto"].failed == 4 * 2  # one a turn
 
 
 def test_one_rebuild_too_many_is_told(run_dir: Path) -> None:

@@ -35,7 +35,7 @@ def boots(rng: np.random.Generator, blocks: int, ratio: float) -> Comparison:
 
 
 def default_blocks() -> int:
-    return next(part.blocks for part in bench.DESIGNS["default"].parts if part.topology == "one")
+    return next(part.blocks for part in bench.DESIGNS["default"].parts if part.name == "one")
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Planted faults, as far as that goes without a kernel: that each still fits our code, and how they are judged."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from lab import guest, mutants
+from lab.common import ROOT, LabError
+from lab.kernels import Kernel
+from lab.mutants import CHECKS, GATE, MUTANTS, Mutant, Verdict, hunt, plant
+
+FAULT = Mutant("m", "all", "old", "new", "debug one", r"kunit \w+_test")
+
+
+def test_every_fault_fits_the_gate_as_it_is_now() -> None:
+    text = (ROOT / GATE).read_bytes()
+    for mutant in MUTANTS:
+        if mutant.file == GATE:
+            assert plant(mutant, GATE, {GATE: text})[GATE] != text, mutant.name
+
+
+def test_the_table_names_each_fault_once_and_a_check_that_exists() -> None:
+    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
+    assert len({(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
+    assert {mutant.check for mutant in MUTANTS} <= set(CHECKS)
+
+
+def test_the_tests_it_names_are_there() -> None:
+    """A test that was renamed would make every mutant look caught by another."""
+    kunit = (ROOT / "mm/tests/demotion_gate_kunit.c").read_text()
+    cases = [f"kunit {name}" for name in re.findall(r"KUNIT_CASE\((\w+)\)", kunit)]
+    selftest = (ROOT / "tools/testing/selftests/mm/demotion_gate.c").read_text()
+    for fixture, case in re.findall(r"^TEST_F(?:_TIMEOUT)?\((\w+), (\w+)", selftest, re.M):
+        names = re.findall(rf"FIXTURE_VARIANT_ADD\({fixture}, (\w+)\)", selftest)
+        cases += [f"{fixture}.{name}.{case}" for name in names] or [f"{fixture}.{case}"]
+    boots = (ROOT / "lab/boots.py").read_text()
+    cases += re.findall(r'f"\{(?:name|kernel\.name)\} ([^"]+)"', boots)
+    for mutant in MUTANTS:
+        assert any(re.search(mutant.test, case) for case in cases), f"{mutant.name}: {mutant.test}"
+
+
+@pytest.mark.parametrize("text", ["", "old old", "other"])
+def test_a_fault_that_does_not_fit_exactly_once_is_an_error_by_name(text: str) -> None:
+    with pytest.raises(LabError, match="mutant m"):
+        plant(FAULT, "f.c", {"f.c": text.encode()})
+
+
+def test_planting_changes_the_one_file_and_leaves_the_original() -> None:
+    rendered = {"f.c": b"an old one", "g.c": b"old"}
+    assert plant(FAULT, "f.c", rendered) == {"f.c": b"an new one", "g.c": b"old"}
+    assert rendered["f.c"] == b"an old one"
+
+
+def test_a_file_that_is_not_rendered_is_an_error() -> None:
+    with pytest.raises(LabError, match="0 times"):
+        plant(FAULT, "f.c", {})
+
+
+def tried(failing: dict[str, list[str]]) -> tuple[Verdict, list[str]]:
+    """The verdict if these checks fail with these results, and the checks that were tried."""
+    order: list[str] = []
+
+    def attempt(check: str) -> list[str]:
+        order.append(check)
+        return failing.get(check, [])
+
+    return hunt(FAULT, attempt), order
+
+
+def test_the_named_check_comes_first_and_is_enough() -> None:
+    verdict, order = tried({"debug one": ["x policy", "x kunit a_test"], "faults": ["y"]})
+    assert order == ["debug one"]
+    assert verdict.as_named == ("x kunit a_test",)
+    assert verdict.caught_by == "x kunit a_test"
+
+
+def test_another_test_may_catch_it_and_is_named() -> None:
+    verdict, order = tried({"faults": ["y kunit a_test"]})
+    assert order[0] == "debug one" and order[-1] == "faults"
+    assert not verdict.as_named and verdict.caught_by == "y kunit a_test"
+
+
+def test_a_survivor_has_been_through_every_check_once() -> None:
+    verdict, order = tried({})
+    assert sorted(order) == sorted(CHECKS)
+    assert not verdict.failures and verdict.caught_by == "nothing"
+    assert "nothing" in list(mutants.rows([verdict]))[-1]
+
+
+def test_the_checks_cover_every_topology_with_and_without_debugging() -> None:
+    for topology in guest.TOPOLOGIES:
+        assert {f"debug {topology}", f"plain {topology}"} <= set(CHECKS)
+
+
+def test_results_of_a_mutant_do_not_count_as_results(capsys: pytest.CaptureFixture[str]) -> None:
+    results = mutants.Quiet()
+    results.note("a", True)
+    results.note("b", False, "why")
+    with results.case("c"):
+        raise AssertionError("not so")
+    assert (results.passed, results.failures, results.reasons) == (1, ["b", "c"], ["why", "not so"])
+    assert capsys.readouterr().out == ""
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(LabError, match="mutant nonesuch"):
+        mutants.chosen(Kernel("k", Path("/nowhere"), Path("/nowhere")), ["nonesuch"])
+
+
+@pytest.mark.parametrize(
+    ("keeper", "told", "missing"),
+    [
+        ("mm/memory-tiers.c", True, set()),
+        ("mm/memory-tiers.c", False, {"tiers", "targets"}),
+        ("mm/migrate.c", True, {"tiers"}),
+    ],
+)
+def test_what_cannot_show_on_a_kernel_is_not_planted(
+    keeper: str, told: bool, missing: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Kernel, "keeper", keeper)
+    monkeypatch.setattr(mutants.boots, "tells_tiers", lambda kernel: told)
+    left_out = set(MUTANTS) - set(mutants.chosen(Kernel("k", Path("/nowhere"), Path("/nowhere"))))
+    assert left_out == {mutant for mutant in MUTANTS if any(getattr(mutant, needed) for needed in missing)}
+    assert len(MUTANTS) - len(left_out) >= 12
