@@ -49,7 +49,7 @@ static void __set_migration_target_nodes(void)
 }
 
 /*
- * Takes the lock itself.
+ * Not with get_online_mems() already.
  */
 static void set_migration_target_nodes(void)
 {
@@ -88,7 +88,9 @@ static int __meminit migrate_on_reclaim_callback(struct notifier_block *self,
 	return notifier_from_errno(0);
 }
 
-/* A CPU came or went. */
+/*
+ * React to hotplug: a CPU came or went.
+ */
 static int migration_online_cpu(unsigned int cpu)
 {
 	set_migration_target_nodes();

@@ -1,4 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
+static inline bool cpupid_valid(int cpupid)
+{
+	return cpupid_to_cpu(cpupid) < nr_cpu_ids;
+}
+
 bool should_numa_migrate_memory(struct task_struct *p, int src_nid)
 {
 	int last_cpupid = last_of(p);
