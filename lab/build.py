@@ -200,7 +200,7 @@ def _source(kernel: Kernel, which: str, rendered: Mapping[str, bytes]) -> tuple[
 
 @functools.lru_cache
 def _rendered(kernel: Kernel, which: str) -> Mapping[str, bytes]:
-    """The files of the series. Made before the lock is taken: it needs none, and may fail. Once in a run: it takes seconds."""
+    """The files of the series, once a run. Made before the lock is taken: it needs none, and may fail."""
     if which not in ("stock", "series"):
         raise LabError(f"kernel {which}", expected="stock or series", found=which, do="check the word")
     return render.files(kernel) if which == "series" else {}

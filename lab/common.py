@@ -30,7 +30,7 @@ class LabError(Exception):
 
 def say(message: str) -> None:
     """One line of progress."""
-    console.print(message)
+    console.print(message, markup=False)  # a message may hold brackets of its own
     sys.stdout.flush()
 
 
@@ -63,8 +63,9 @@ def run(
             out.write(f"$ {shlex.join(words)}\n")
             out.flush()
             done = subprocess.run(
-                words, cwd=cwd, env=merged, input=stdin, text=True, stdout=out, stderr=subprocess.STDOUT, timeout=timeout
-            )
+                words, cwd=cwd, env=merged, input=stdin, text=True,
+                stdout=out, stderr=subprocess.STDOUT, timeout=timeout,
+            )  # fmt: skip
         shown = tail(log)
     else:
         done = subprocess.run(

@@ -83,7 +83,8 @@ def main() -> None:
     page = report.write(out)
     console.print(table)
     report.table(out)
-    say(f"\nreport: {page}\ntook {(time.monotonic() - start) / 60:.1f} minutes; again, it builds nothing and measures anew")
+    say(f"\nreport: {page}")
+    say(f"took {(time.monotonic() - start) / 60:.1f} minutes; again, it builds nothing and measures anew")
 
 
 if __name__ == "__main__":

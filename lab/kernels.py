@@ -87,7 +87,8 @@ def debian(name: str) -> Kernel:
     source = cache / "stock"
     tarball = Path("/usr/src") / f"{package}.tar.xz"
     if not tarball.exists():
-        raise LabError(str(tarball), expected=f"the source from package {package}", found="no file", do="run `make setup`")
+        expected = f"the source from package {package}"
+        raise LabError(str(tarball), expected=expected, found="no file", do="run `make setup`")
     stamp = cache / "stock.from"
     state = tarball.stat()
     wanted = f"{tarball} {state.st_size} {int(state.st_mtime)}\n"

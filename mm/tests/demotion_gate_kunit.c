@@ -53,18 +53,18 @@ static const struct {
 
 static void demotion_event_rebuilds_test(struct kunit *test)
 {
+	const typeof(demotion_event_rows[0]) *row;
 	bool rebuilds;
-	int i, due;
+	int due;
 
-	for (i = 0; i < ARRAY_SIZE(demotion_event_rows); i++) {
+	for (row = demotion_event_rows;
+	     row < demotion_event_rows + ARRAY_SIZE(demotion_event_rows); row++) {
 		for (due = 0; due <= 1; due++) {
-			rebuilds = demotion_event_rebuilds(demotion_event_rows[i].policy,
-							   demotion_event_rows[i].event,
-							   due,
-							   demotion_event_rows[i].cpu_nodes_changed);
-			KUNIT_EXPECT_EQ_MSG(test, rebuilds,
-					    demotion_event_rows[i].rebuilds[due],
-					    "row %d, due %d", i, due);
+			rebuilds = demotion_event_rebuilds(row->policy, row->event, due,
+							   row->cpu_nodes_changed);
+			KUNIT_EXPECT_EQ_MSG(test, rebuilds, row->rebuilds[due],
+					    "row %zd, due %d",
+					    row - demotion_event_rows, due);
 		}
 	}
 }
@@ -246,6 +246,19 @@ static void demotion_gate_cpu_nodes_test(struct kunit *test)
 	demotion_gate_expect(test, 0, 1);
 }
 
+/* Closing cleared the targets behind the key as well. */
+static void demotion_gate_clear_test(struct kunit *test)
+{
+	demotion_gate_start(test, DEMOTION_GATE_ALWAYS);
+	demotion_gate_set_policy(DEMOTION_GATE_NEVER);
+
+	demotion_gate_lock_all();
+	static_branch_enable_cpuslocked(&demotion_gate_key);
+	demotion_gate_expect_no_targets(test);
+	static_branch_disable_cpuslocked(&demotion_gate_key);
+	demotion_gate_unlock_all();
+}
+
 static struct kunit_case demotion_gate_cases[] = {
 	KUNIT_CASE(demotion_gate_opens_test),
 	KUNIT_CASE(demotion_event_rebuilds_test),
@@ -254,6 +267,7 @@ static struct kunit_case demotion_gate_cases[] = {
 	KUNIT_CASE(demotion_gate_round_trip_test),
 	KUNIT_CASE(demotion_gate_node_event_test),
 	KUNIT_CASE(demotion_gate_cpu_nodes_test),
+	KUNIT_CASE(demotion_gate_clear_test),
 	{}
 };
 

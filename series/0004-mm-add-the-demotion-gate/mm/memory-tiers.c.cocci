@@ -89,8 +89,8 @@ iterator name list_for_each_entry;
 +	    !node_state(node, N_MEMORY))
 +		return;
 +
-+	/* A build waits for readers between the old targets and the new. */
 +	rcu_read_lock();
++	/* A build waits for readers between the old targets and the new. */
 +	*targets = data_race(node_demotion[node].preferred);
 +	rcu_read_unlock();
 +}
