@@ -82,7 +82,7 @@ class Bench:
         done = call(command, env=build.ENVIRONMENT, check=False)
         with (obj / "lab.log").open("a") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}")
-        return done.returncode, done.stdout.replace(f"{self.tree}/", "")
+        return done.returncode, re.sub(rf"(?:{re.escape(str(self.tree))}|\.\./source)/", "", done.stdout)
 
     def configure(self, objects: str, text: str, *words: str) -> dict[str, str]:
         """Configure as a minimal kernel with these symbols; what it has then."""
@@ -198,11 +198,13 @@ def compile_commits(kernel: Kernel, rendering: Rendering, results: Results) -> N
             overlay |= commit.files
             texts |= {path: data for path, data in commit.files.items() if in_kernel(path)}
             here.lay(overlay)
-            found: Counter[str] = Counter()
+            found = None
             with results.case(of(kernel, f"{commit.slug} compiles by itself")):
                 if any(Path(path).name.startswith("Kconfig") for path in commit.files):
                     here.configure("objects", base_config(kernel))
                 found = compile_objects(here, objects_of(commit.files, texts)) + compile_rest(here, commit)
+            if found is None:  # what did not compile, did not warn
+                continue
             with results.case(of(kernel, f"{commit.slug} has no new warning from sparse or W=1")):
                 no_lines("warnings", (found - known).elements())
             known |= found

@@ -26,6 +26,7 @@ GATE = "mm/demotion_gate.c"
 TIERS = "mm/memory-tiers.c"
 KEEPER = "(keeper)"  # the file that keeps node_demotion[], whichever it is
 STORM_SECONDS = 60
+BOOT_SECONDS = 180
 
 
 @dataclass(frozen=True)
@@ -48,108 +49,108 @@ MUTANTS = (
     Mutant(
         "opens-with-one-node", "auto opens the gate of a machine with one node",
         "\t\treturn memory_nodes > 1;", "\t\treturn memory_nodes > 0;",
-        "debug one", r"kunit demotion_gate_opens_test",
+        "kunit one", r"kunit demotion_gate_opens_test",
     ),
     Mutant(
         "opens-with-three-nodes", "auto keeps the gate of a machine with two nodes closed",
         "\t\treturn memory_nodes > 1;", "\t\treturn memory_nodes > 2;",
-        "debug one", r"kunit demotion_gate_opens_test",
+        "kunit one", r"kunit demotion_gate_opens_test",
     ),
     Mutant(
         "cpu-nodes-ignored", "targets stay as they are when a node gets its first or loses its last CPU",
         "\treturn event == DEMOTION_EVENT_CPU && cpu_nodes_changed;", "\treturn false;",
-        "debug one", r"kunit demotion_event_rebuilds_test",
+        "kunit one", r"kunit demotion_event_rebuilds_test",
     ),
     Mutant(
         "always-is-like-auto", "always rebuilds no more than auto does",
         "\tif (policy == DEMOTION_GATE_ALWAYS || due)", "\tif (due)",
-        "debug one", r"kunit demotion_event_rebuilds_test",
+        "kunit one", r"kunit demotion_event_rebuilds_test",
     ),
     # What a flip of the gate needs
     Mutant(
         "flip-without-rebuild", "the gate opens and there are no targets",
         "\tif (demotion_gate_is_open() && demotion_build_due)\n\t\tdemotion_gate_rebuild();\n", "",
-        "debug one", r"kunit demotion_gate_(always|round_trip)_test",
+        "kunit one", r"kunit demotion_gate_(always|round_trip)_test",
     ),
     Mutant(
         "plain-flip", "the key is flipped with the variant that takes the CPU lock a second time",
         "\t\tstatic_branch_enable_cpuslocked(", "\t\tstatic_branch_enable(",
-        "debug one", r"quiet to the end",
+        "kunit one", r"quiet to the end",
     ),
     Mutant(
         "close-flips-nothing", "a gate that should close stays open",
         "\tstatic_branch_disable_cpuslocked(&demotion_gate_key);\n", "",
-        "debug one", r"kunit demotion_gate_never_test",
+        "kunit one", r"kunit demotion_gate_never_test",
     ),
     Mutant(
         "close-clears-nothing", "targets from before are in force when the gate opens, until they are built",
         "\tdemotion_targets_clear();\n", "",
-        "debug tiered", r"kunit demotion_gate_clear_test", targets=True,
+        "kunit tiered", r"kunit demotion_gate_clear_test", targets=True,
     ),
     Mutant(
         "close-makes-nothing-due", "a gate that was closed and opens believes its targets to be current",
         "\tdemotion_targets_clear();\n\tdemotion_build_due = true;\n", "\tdemotion_targets_clear();\n",
-        "debug one", r"kunit demotion_gate_never_test",
+        "kunit one", r"kunit demotion_gate_never_test",
     ),
     Mutant(
         "policy-set-last", "a policy is in force with the next event, not when it is written",
         "\tWRITE_ONCE(demotion_gate_policy, policy);\n\tdemotion_gate_evaluate();\n",
         "\tdemotion_gate_evaluate();\n\tWRITE_ONCE(demotion_gate_policy, policy);\n",
-        "debug one", r"kunit demotion_gate_\w+_test",
+        "kunit one", r"kunit demotion_gate_\w+_test",
     ),
     Mutant(
         "locks-the-other-way-round", "a policy writer takes the memory lock before the CPU lock",
         "\tcpus_read_lock();\n\tget_online_mems();\n\tmutex_lock(&demotion_gate_lock);\n\n\tWRITE_ONCE",
         "\tget_online_mems();\n\tcpus_read_lock();\n\tmutex_lock(&demotion_gate_lock);\n\n\tWRITE_ONCE",
-        "debug one", r"quiet to the end",
+        "kunit one", r"quiet to the end",
     ),
     # Events
     Mutant(
         "forgotten-node-event", "a node that came, or one whose going was cancelled, rebuilds nothing",
         "\tdemotion_build_due = true;\n\tmutex_unlock(&demotion_gate_lock);\n",
         "\tmutex_unlock(&demotion_gate_lock);\n",
-        "debug tiered", r"kunit demotion_gate_node_event_test",
+        "kunit tiered", r"kunit demotion_gate_node_event_test",
     ),
     Mutant(
         "forgotten-cancel", "a cancelled offline is no event",
         "\tcase MEM_CANCEL_OFFLINE:\n", "",
-        "debug one", r"policy\.\w+\.cancelled_offline",
+        "plain one", r"policy\.\w+\.cancelled_offline",
     ),
     Mutant(
         "before-the-tiers", "the gate's notifier runs before that of the tier code",
         "#define DEMOTION_GATE_MEMORY_PRI\t90", "#define DEMOTION_GATE_MEMORY_PRI\t110",
-        "debug hot-add", r"the gate follows the DIMM",
+        "plain hot-add", r"the gate follows the DIMM",
     ),
     Mutant(
         "cpu-state-in-the-wrong-place", "a dead CPU is handled before node_states[N_CPU] is updated",
         "(CPUHP_MM_DEMOTION_DEAD,", "(CPUHP_BP_PREPARE_DYN,",
-        "debug two-socket", r"policy\.auto\.node_cpu_events",
+        "plain two-socket", r"policy\.auto\.node_cpu_events",
     ),
     Mutant(
         "stale-top-tier", "under never, node_is_toptier() goes by the CPUs of before",
         "\t\tdemotion_top_tier_refresh();\n", "\t\t;\n",
-        "debug tiered", r"kunit demotion_gate_top_tier_test", tiers=True,
+        "kunit tiered", r"kunit demotion_gate_top_tier_test", tiers=True,
     ),
     # Counters
     Mutant(
         "skipped-not-counted", "skipped stands still",
         "WRITE_ONCE(demotion_skipped, demotion_skipped + 1);", "WRITE_ONCE(demotion_skipped, demotion_skipped);",
-        "debug one", r"kunit demotion_gate_never_test",
+        "kunit one", r"kunit demotion_gate_never_test",
     ),
     Mutant(
         "rebuild-not-counted", "rebuilds stands still",
         "\tWRITE_ONCE(demotion_rebuilds, demotion_rebuilds + 1);\n", "",
-        "debug one", r"kunit demotion_gate_always_test",
+        "kunit one", r"kunit demotion_gate_always_test",
     ),
     Mutant(
         "rebuild-not-remembered", "every event rebuilds",
         "\tdemotion_build_due = false;\n", "",
-        "debug one", r"kunit demotion_gate_always_test",
+        "kunit one", r"kunit demotion_gate_always_test",
     ),
     Mutant(
         "cpu-nodes-not-remembered", "with the gate open, every CPU event rebuilds",
         "\tdemotion_built_cpu_nodes = node_states[N_CPU];\n", "",
-        "debug tiered", r"kunit demotion_gate_cpu_nodes_test",
+        "kunit tiered", r"kunit demotion_gate_cpu_nodes_test",
     ),
     # Boot
     Mutant(
@@ -166,36 +167,36 @@ MUTANTS = (
     Mutant(
         "embedded-nul", "what follows a NUL in a written policy is not looked at",
         "\tif (strlen(buf) != count)\n", "\tif (!count)\n",
-        "debug one", r"bad_policy_is_refused",
+        "plain one", r"bad_policy_is_refused",
     ),
     Mutant(
         "prefix-is-enough", "a policy may be followed by anything",
         "\tpolicy = sysfs_match_string(demotion_gate_policies, buf);\n",
         '\tpolicy = strncmp(buf, "auto", 4) ? sysfs_match_string(demotion_gate_policies, buf) : 0;\n',
-        "debug one", r"bad_policy_is_refused",
+        "plain one", r"bad_policy_is_refused",
     ),
     Mutant(
         "wrong-mark", "policy marks those that are not in force",
         "len, i == policy ?", "len, i != policy ?",
-        "debug one", r"policy\.\w+\.files",
+        "plain one", r"policy\.\w+\.files",
     ),
     Mutant(
         "open-inverted", "open says the opposite",
         '"%d\\n", demotion_gate_is_open());', '"%d\\n", !demotion_gate_is_open());',
-        "debug one", r"policy\.\w+\.files",
+        "plain one", r"policy\.\w+\.files",
     ),
     # Users of the key
     Mutant(
         "inverted-key", "pages are demoted through a closed gate, and through an open one not",
         "\tif (!demotion_gate_is_open())\n\t\treturn NUMA_NO_NODE;",
         "\tif (demotion_gate_is_open())\n\t\treturn NUMA_NO_NODE;",
-        "debug tiered", r"pages_are_demoted", file=KEEPER, targets=True,
+        "plain tiered", r"pages_are_demoted", file=KEEPER, targets=True,
     ),
     Mutant(
         "allowed-targets-not-gated", "node_get_allowed_targets() does not look at the key",
         "\tif (!demotion_gate_is_open()) {\n\t\t*targets = NODE_MASK_NONE;",
         "\tif (0) {\n\t\t*targets = NODE_MASK_NONE;",
-        "debug tiered", r"kunit demotion_gate_key_test", file=TIERS, tiers=True,
+        "kunit tiered", r"kunit demotion_gate_key_test", file=TIERS, tiers=True,
     ),
 )  # fmt: skip
 
@@ -263,17 +264,41 @@ class Quiet(Results):
         self.reasons: list[str] = []
 
 
-def booted(variant: str, topology: str) -> Callable[[Results, Kernel, Path, int], None]:
-    return lambda results, kernel, logs, seed: boots.topology_boot(results, kernel, variant, topology, logs)
+@dataclass(frozen=True)
+class Check:
+    """Some tests on one kernel variant."""
+
+    variant: str
+    perform: Callable[[Results, Kernel, Path, int], None]
 
 
-# In the order in which they are tried after the one that is named.
-CHECKS: dict[str, Callable[[Results, Kernel, Path, int], None]] = {
-    **{f"debug {topology}": booted("debug", topology) for topology in guest.TOPOLOGIES},
-    "faults": lambda results, kernel, logs, seed: faults.run(results, kernel, "debug", logs),
+def kunit(topology: str) -> Check:
+    """A boot for the unit tests alone, which are done when it is up."""
+
+    def perform(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
+        name, log = f"{kernel.name} debug {topology}:", logs / f"kunit-{topology}.console"
+        with results.case(f"{name} quiet to the end"):
+            image = build.image(kernel, "series", "debug")
+            with guest.boot(image, topology, log=log, append="kunit.enable=1", timeout=BOOT_SECONDS) as machine:
+                boots.run_kunit(results, machine, name, boots.kunit_declared(kernel, topology))
+
+    return Check("debug", perform)
+
+
+def booted(variant: str, topology: str) -> Check:
+    return Check(variant, lambda results, kernel, logs, _: boots.topology_boot(results, kernel, variant, topology, logs))
+
+
+# In the order in which they are tried after the one that is named: what is quick comes first.
+CHECKS: dict[str, Check] = {
+    **{f"kunit {topology}": kunit(topology) for topology in guest.TOPOLOGIES},
     **{f"plain {topology}": booted("plain", topology) for topology in guest.TOPOLOGIES},
-    "parameter": lambda results, kernel, logs, seed: boots.parameter(results, kernel, logs, seed),
-    "storm": lambda results, kernel, logs, seed: storm.run(results, kernel, "debug", logs, STORM_SECONDS, seed),
+    "faults": Check("plain", lambda results, kernel, logs, _: faults.run(results, kernel, "plain", logs)),
+    **{f"debug {topology}": booted("debug", topology) for topology in guest.TOPOLOGIES},
+    "parameter": Check("plain", boots.parameter),
+    "storm": Check(
+        "debug", lambda results, kernel, logs, seed: storm.run(results, kernel, "debug", logs, STORM_SECONDS, seed)
+    ),
 }
 
 
@@ -281,7 +306,8 @@ def perform(check: str, kernel: Kernel, rendered: Mapping[str, bytes], logs: Pat
     """One check on a kernel with these files. The tests must not know that it is not the usual one."""
     results = Quiet()
     with mock.patch.object(render, "files", lambda kernel, upto=None: dict(rendered)), storm.one_thread():
-        CHECKS[check](results, kernel, logs, seed)
+        build.image(kernel, "series", CHECKS[check].variant)  # what does not compile is no mutant that a test caught
+        CHECKS[check].perform(results, kernel, logs, seed)
     return results
 
 

@@ -31,8 +31,9 @@ def test_the_table_names_each_fault_once_and_a_check_that_exists() -> None:
 
 def test_the_tests_it_names_are_there() -> None:
     """A test that was renamed would make every mutant look caught by another."""
-    kunit = (ROOT / "mm/tests/demotion_gate_kunit.c").read_text()
-    cases = [f"kunit {name}" for name in re.findall(r"KUNIT_CASE\((\w+)\)", kunit)]
+    kunit = [ROOT / "mm/tests/demotion_gate_kunit.c", *ROOT.glob("series/*/mm/tests/demotion_gate_kunit.c*.sed")]
+    names = re.findall(r"KUNIT_CASE\((\w+)\)", "".join(path.read_text() for path in kunit))
+    cases = [f"kunit {name}" for name in names]
     selftest = (ROOT / "tools/testing/selftests/mm/demotion_gate.c").read_text()
     for fixture, case in re.findall(r"^TEST_F(?:_TIMEOUT)?\((\w+), (\w+)", selftest, re.M):
         names = re.findall(rf"FIXTURE_VARIANT_ADD\({fixture}, (\w+)\)", selftest)

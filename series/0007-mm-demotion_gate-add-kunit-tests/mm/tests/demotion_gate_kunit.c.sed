@@ -23,6 +23,24 @@ static void demotion_gate_top_tier_test(struct kunit *test)\
 	KUNIT_EXPECT_FALSE(test, node_is_toptier(slow));\
 	demotion_gate_unlock_all();\
 }\
+\
+/* The key alone hides the targets, before they are cleared. */\
+static void demotion_gate_key_test(struct kunit *test)\
+{\
+	nodemask_t targets;\
+	int node;\
+\
+	demotion_gate_start(test, DEMOTION_GATE_ALWAYS);\
+	demotion_gate_lock_all();\
+	static_branch_disable_cpuslocked(&demotion_gate_key);\
+	for_each_node_state(node, N_MEMORY) {\
+		node_get_allowed_targets(NODE_DATA(node), &targets);\
+		KUNIT_EXPECT_TRUE(test, nodes_empty(targets));\
+	}\
+	static_branch_enable_cpuslocked(&demotion_gate_key);\
+	demotion_gate_unlock_all();\
+}\
 
 /^	KUNIT_CASE(demotion_gate_clear_test),$/a\
-	KUNIT_CASE(demotion_gate_top_tier_test),
+	KUNIT_CASE(demotion_gate_top_tier_test),\
+	KUNIT_CASE(demotion_gate_key_test),
