@@ -28,7 +28,7 @@ GATE = "mm/demotion_gate.o"
 # What of the rebuild a kernel without it may not have.
 REBUILD = (
     r"demotion_(?:gate|targets|top_tier)|node_demotion|establish_"
-    r"|migration_target|migrate_targets|migrate_on_reclaim|migration_(?:on|off)line_cpu"
+    r"|set_migration_target_nodes|migrate_targets|migrate_on_reclaim|migration_(?:on|off)line_cpu"
 )
 
 

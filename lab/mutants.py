@@ -286,7 +286,10 @@ def kunit(topology: str) -> Check:
 
 
 def booted(variant: str, topology: str) -> Check:
-    return Check(variant, lambda results, kernel, logs, _: boots.topology_boot(results, kernel, variant, topology, logs))
+    def perform(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
+        boots.topology_boot(results, kernel, variant, topology, logs)
+
+    return Check(variant, perform)
 
 
 # In the order in which they are tried after the one that is named: what is quick comes first.
