@@ -428,9 +428,10 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
             raise LabError("make deb", expected=program, found="none", do=f"apt install {package}")
     start = deb_config(os.environ.get("DEB_CONFIG"))
     rendered = _rendered(kernel, "series")
+    out = kernel.build / "deb"
     with kernel.lock():
         tree, _ = _source(kernel, "series", rendered)
-        out = kernel.build / "deb"
+    with locked(out / "lock"):  # packaging takes long, and guests need not wait for it
         obj = out / "objects"
         obj.mkdir(parents=True, exist_ok=True)
         log = out / "config.log"
