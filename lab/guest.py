@@ -572,6 +572,14 @@ def accel(image: Path) -> str:
     return answer
 
 
+BOOT_TRIES = 3
+
+
+def slipped(log: Path) -> bool:
+    """Did the guest die on a breakpoint of its own? TCG's threads may run one that text_poke() has taken back."""
+    return log.exists() and bool(re.search(r"\b(?:Oops: )?int3: 0000 \[#1\]", log.read_text(errors="replace")))
+
+
 @contextlib.contextmanager
 def boot(
     image: Path,
@@ -590,7 +598,17 @@ def boot(
     itself failed: then the splat is the likelier cause. With `splats_ok` splats, and a death, are the caller's.
     """
     machine = find_topology(topology)
-    with _running(image, machine, cpus, accel(image), append, programs, log, timeout) as guest:
+    with contextlib.ExitStack() as stack:
+        for left in reversed(range(BOOT_TRIES)):
+            try:
+                running = _running(image, machine, cpus, accel(image), append, programs, log, timeout)
+                guest = stack.enter_context(running)
+                break
+            except LabError:
+                if not (left and slipped(log)):
+                    raise
+                log.replace(log.with_name(log.name + ".slip"))
+                say(f"TCG slipped while the kernel patched its own code (console in {log}.slip); booting again")
         try:
             yield guest
         except BaseException as error:

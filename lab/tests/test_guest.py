@@ -323,3 +323,12 @@ def test_a_wrong_variant_is_refused_by_name(kernel: Kernel) -> None:
 def test_a_missing_deb_config_is_said_before_anything_is_done(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="no file"):
         build.deb_config(str(tmp_path / "none"))
+
+
+def test_only_a_breakpoint_of_the_kernel_s_own_is_a_slip(tmp_path):
+    log = tmp_path / "console"
+    assert not guest.slipped(log)
+    log.write_text("[    1.2] Oops: int3: 0000 [#1] SMP\n")
+    assert guest.slipped(log)
+    log.write_text("[    1.2] Oops: general protection fault: 0000 [#1] SMP\n")
+    assert not guest.slipped(log)
