@@ -136,10 +136,22 @@ _SPLATS = re.compile(
 )
 
 
+SPLAT_LINES = 150
+
+
 def splats(console: str) -> list[str]:
     """The lines of a console log that a sound kernel does not print."""
     lines = (_STAMP.sub("", line) for line in console.replace("\r", "").splitlines())
     return [line for line in lines if _SPLATS.search(line)]
+
+
+def first_splat(console: str) -> str:
+    """The first of them, and what the kernel printed behind it: lockdep takes some hundred lines for its reasons."""
+    lines = [_STAMP.sub("", line) for line in console.replace("\r", "").splitlines()]
+    for number, line in enumerate(lines):
+        if _SPLATS.search(line):
+            return "\n".join(lines[number : number + SPLAT_LINES])
+    return ""
 
 
 # --- The initramfs ---------------------------------------------------------------------------------------------------
@@ -346,10 +358,9 @@ class Guest:
         return status, answer
 
     def _error(self, expected: str, found: str) -> LabError:
-        seen = self.splats()
-        text = f"{found}\n{chr(10).join(seen[:5])}" if seen else found
+        seen = first_splat(self.log.read_text(errors="replace")) if self.log.exists() else ""
         do = f"read the console log {self.log}"
-        return LabError(f"guest {self.name}", expected=expected, found=f"{text}\n{tail(self.log)}", do=do)
+        return LabError(f"guest {self.name}", expected=expected, found=f"{found}\n{seen or tail(self.log)}", do=do)
 
     def sh(self, script: str, *, timeout: float = 60, check: bool = True) -> Output:
         """Run a busybox script as root. A time-out is always an error, a status other than 0 only with `check`."""
@@ -535,7 +546,7 @@ def _running(
                 guest = Guest(process, sockets, log, machine.name, timeout)
             except _Gone as gone:
                 said = errors.read_text(errors="replace").strip()
-                seen = "\n".join(splats(log.read_text(errors="replace"))[:5])
+                seen = first_splat(log.read_text(errors="replace"))
                 raise LabError(
                     f"boot of {image}, topology {machine.name}, {accelerator}",
                     expected=f"the guest to be up within {timeout:g} s",

@@ -34,6 +34,7 @@ END_SECONDS = 180  # for the workers to put back what they took, on a slow machi
 LATE_UNPLUG = 4 + 3
 REFUSED_UNPLUG = 4 + 4 + 2 * 4  # and takes those that went online again
 WORKERS = ("cpu", "block", "read", "read")
+BLOCK_LOCK = "/run/storm.lock"  # who makes this directory in the guest may open memory blocks' files, or remove them
 LEAKS = "/sys/kernel/debug/kmemleak"
 
 
@@ -96,14 +97,25 @@ def plug(machine: Guest, dimms: Dimms) -> str:
     return name
 
 
+@contextlib.contextmanager
+def locked_blocks(machine: Guest) -> Iterator[None]:
+    """Keep the workers from memory blocks' files, for a reason that `lab/guest/storm.c` gives."""
+    machine.sh(f"until mkdir {BLOCK_LOCK} 2>/dev/null; do usleep 5000; done")
+    try:
+        yield
+    finally:
+        machine.sh(f"rmdir {BLOCK_LOCK}")
+
+
 def unplug(machine: Guest, dimms: Dimms, name: str) -> bool:
-    """Ask for it back. The guest may refuse: its pages can be busy, a block of it be about to go."""
+    """Ask for it back. The guest may refuse: its pages can be busy, a block of it be offline already."""
     dimms.tries += 1
-    machine.qmp("device_del", id=name)
     ends = ("DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR", "MEM_UNPLUG_ERROR")
-    event = machine.event(
-        lambda event: event["event"] in ends and event["data"].get("device") == name, UNPLUG_SECONDS
-    )
+    with locked_blocks(machine):
+        machine.qmp("device_del", id=name)
+        event = machine.event(
+            lambda event: event["event"] in ends and event["data"].get("device") == name, UNPLUG_SECONDS
+        )
     if not event or event["event"] != "DEVICE_DELETED":
         return False
     machine.qmp("object-del", id=f"{name}-ram")
@@ -208,7 +220,8 @@ def demoted(machine: Guest) -> int:
 def rage(machine: Guest, what: Storm, seconds: float, seed: int) -> tuple[dict[str, int], Dimms]:
     """The storm itself: what the workers counted, and what came from outside."""
     dimms = Dimms()
-    machine.sh(f"rm -f /run/storm.status; (storm --seconds {seconds:.0f} --seed {seed} {' '.join(what.workers)} "
+    machine.sh(f"rm -f /run/storm.status; (storm --seconds {seconds:.0f} --seed {seed} --lock {BLOCK_LOCK} "
+               f"{' '.join(what.workers)} "
                ">/run/storm.out 2>&1; echo $? >/run/storm.status) >/dev/null 2>&1 &")  # fmt: skip
     end = time.monotonic() + seconds
     if what.dimms:

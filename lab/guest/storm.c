@@ -50,6 +50,7 @@ static const char usage[] =
 	"  --seconds S   how long (default 10)\n"
 	"  --tries N     words to write (default 1000)\n"
 	"  --seed N      where the random sequences start (default 1)\n"
+	"  --lock DIR    the files of memory blocks are opened only by who made this directory\n"
 	"Prints `name value` lines; exits with 1 if a worker found a fault, did not end, or could not put back.\n";
 
 static const char * const words[] = { "auto", "always", "never" };
@@ -86,6 +87,7 @@ static struct {
 static struct worker *self;
 static uint64_t state;
 static volatile sig_atomic_t stopped;
+static const char *block_lock = "/run/storm.lock";
 
 /* xorshift64*: small, and the same everywhere. */
 static uint32_t draw(uint32_t below)
@@ -260,25 +262,52 @@ static bool is_gone(int error)
 	return error == -ENOENT || error == -ENODEV || error == -ENXIO;
 }
 
-/* One block at a time: what it loses of the memory stays bounded. */
-static void cycle_block(int block)
+/*
+ * Linux 6.12 removes a block's files with mem_hotplug_lock held, and a write to its state takes that
+ * lock. device_hotplug_lock keeps the two apart, but the write only tries for it, which lockdep does
+ * not count: it reports a deadlock if a file is open while it is removed, and stops looking.
+ */
+static void lock_blocks(void)
 {
-	char path[80], zone[64];
-	int ret;
+	while (mkdir(block_lock, 0700))
+		usleep(5000);
+}
 
-	/* A block in several zones, or none, can't go. */
-	snprintf(path, sizeof(path), MEMORY "/memory%d/valid_zones", block);
-	if (get(path, zone, sizeof(zone)) <= 0)
-		return;
-	zone[strcspn(zone, "\n")] = 0;
-	snprintf(path, sizeof(path), MEMORY "/memory%d/state", block);
-	if (strchr(zone, ' ') || !strcmp(zone, "none"))
-		return;
+static void unlock_blocks(void)
+{
+	rmdir(block_lock);
+}
+
+static int offline_block(const char *path)
+{
+	int ret;
 
 	/* Where pages can't be moved, the kernel tries until a signal comes. */
 	alarm(5);
 	ret = put_word(path, "offline");
 	alarm(0);
+	return ret;
+}
+
+/* One block at a time: what it loses of the memory stays bounded. */
+static void cycle_block(int block)
+{
+	char path[80], zone[64];
+	bool can_go;
+	int ret = 0;
+
+	lock_blocks();
+	/* A block in several zones, or none, can't go. */
+	snprintf(path, sizeof(path), MEMORY "/memory%d/valid_zones", block);
+	can_go = get(path, zone, sizeof(zone)) > 0;
+	zone[strcspn(zone, "\n")] = 0;
+	can_go = can_go && !strchr(zone, ' ') && strcmp(zone, "none");
+	snprintf(path, sizeof(path), MEMORY "/memory%d/state", block);
+	if (can_go)
+		ret = offline_block(path);
+	unlock_blocks();
+	if (!can_go)
+		return;
 	if (ret) {
 		self->counts[REFUSED] += !is_gone(ret);
 		if (ret != -EBUSY && ret != -EAGAIN && ret != -EINTR && ret != -EINVAL && !is_gone(ret))
@@ -288,7 +317,9 @@ static void cycle_block(int block)
 	self->counts[BLOCK_OFF]++;
 	rest(200);
 	for (int try = 0; try < 100; try++) {
+		lock_blocks();
 		ret = put_word(path, strcmp(zone, "Movable") ? "online_kernel" : "online_movable");
+		unlock_blocks();
 		if (!ret) {
 			self->counts[BLOCK_ON]++;
 			return;
@@ -705,6 +736,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "seconds", required_argument, NULL, 's' }, { "tries", required_argument, NULL, 't' },
 		{ "seed", required_argument, NULL, 'n' },    { "help", no_argument, NULL, 'h' },
+		{ "lock", required_argument, NULL, 'l' },
 		{ }
 	};
 	struct sigaction action = { .sa_handler = on_signal };
@@ -720,6 +752,9 @@ int main(int argc, char **argv)
 			break;
 		case 't':
 			tries = atol(optarg);
+			break;
+		case 'l':
+			block_lock = optarg;
 			break;
 		case 'n':
 			seed = strtoull(optarg, NULL, 10);

@@ -123,6 +123,16 @@ def test_a_splat_is_found(kind: str) -> None:
 
 def test_a_sound_kernels_console_has_no_splats() -> None:
     assert guest.splats(CLEAN) == []
+    assert guest.first_splat(CLEAN) == ""
+
+
+def test_the_first_splat_is_shown_with_what_follows_it() -> None:
+    console = "[ 1.0] before\n[ 2.0] WARNING: possible circular locking dependency detected\n" + "".join(
+        f"[ 3.0][    T1] reason {number}\n" for number in range(2 * guest.SPLAT_LINES)
+    )
+    lines = guest.first_splat(console).splitlines()
+    assert lines[:3] == ["WARNING: possible circular locking dependency detected", "reason 0", "reason 1"]
+    assert len(lines) == guest.SPLAT_LINES
 
 
 # --- What goes into a guest
