@@ -308,8 +308,12 @@ CHECKS: dict[str, Check] = {
 def perform(check: str, kernel: Kernel, rendered: Mapping[str, bytes], logs: Path, seed: int) -> Quiet:
     """One check on a kernel with these files. The tests must not know that it is not the usual one."""
     results = Quiet()
-    with mock.patch.object(render, "files", lambda kernel, upto=None: dict(rendered)), storm.one_thread():
+    files = {"series": dict(rendered), "stock": {}}
+    with mock.patch.object(build, "_rendered", lambda kernel, which: files[which]), storm.one_thread():
         build.image(kernel, "series", CHECKS[check].variant)  # what does not compile is no mutant that a test caught
+        tree = build.source(kernel, "series")
+        for name, data in rendered.items():
+            assert (tree / name).read_bytes() == data, f"{tree / name} is not what was to be tried"
         CHECKS[check].perform(results, kernel, logs, seed)
     return results
 

@@ -61,6 +61,26 @@ def test_a_file_that_is_not_rendered_is_an_error() -> None:
         plant(FAULT, "f.c", {})
 
 
+def test_each_kernel_that_is_tried_has_the_files_it_is_to_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One run builds kernels with many different faults: none may get the files of the one before."""
+    (tmp_path / "stock").mkdir()
+    (tmp_path / "stock.from").write_text("nothing")
+    kernel = Kernel("k", tmp_path / "stock", tmp_path)
+    built: list[bytes] = []
+
+    def image(kernel: Kernel, which: str, variant: str) -> Path:
+        built.append((mutants.build.source(kernel, which) / "f.c").read_bytes())
+        return tmp_path
+
+    monkeypatch.setattr(mutants.build, "image", image)
+    monkeypatch.setitem(CHECKS, "dummy", mutants.Check("plain", lambda *_: None))
+    for text in (b"sound", b"faulty", b"worse"):
+        mutants.perform("dummy", kernel, {"f.c": text}, tmp_path, 1)
+    assert built == [b"sound", b"faulty", b"worse"]
+
+
 def tried(failing: dict[str, list[str]]) -> tuple[Verdict, list[str]]:
     """The verdict if these checks fail with these results, and the checks that were tried."""
     order: list[str] = []
