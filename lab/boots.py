@@ -7,7 +7,7 @@ import random
 import re
 from pathlib import Path
 
-from . import build, guest
+from . import build, guest, render
 from .common import LabError
 from .guest import Guest
 from .kernels import Kernel
@@ -162,11 +162,12 @@ def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str,
     """Everything that is tried in one boot."""
     name = f"{kernel.name} {variant} {topology}:"
     log = logs / f"{variant}-{topology}.console"
+    unit_tests = "debug" in build.VARIANTS[variant]
     try:
         image, programs = build.image(kernel, "series", variant), [build.selftest(kernel)]
         # Without default symbols, KUnit waits to be asked; a kernel without it does not know the parameter.
         with guest.boot(image, topology, log=log, append="kunit.enable=1", programs=programs) as machine:
-            if variant == "debug":
+            if unit_tests:
                 run_kunit(results, machine, name, kunit_declared(kernel, topology))
             else:
                 with results.case(f"{name} one build at boot, gate as the nodes have it"):
@@ -175,7 +176,7 @@ def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str,
                 with results.case(f"{name} the gate follows the DIMM"):
                     dimm_comes_and_goes(machine, "1" if tells_tiers(kernel) else "")
                 machine.plug()
-            if topology == "one" and variant == "debug":
+            if topology == "one" and unit_tests:
                 with results.case(f"{name} 100 CPU and block cycles wait for nothing; with always, each event once"):
                     counted(machine)
             run_selftest(results, machine, name, declared(kernel, topology))
@@ -183,6 +184,17 @@ def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str,
         results.note(f"{name} quiet to the end", False, str(error))
     else:
         results.note(f"{name} quiet to the end", True)
+
+
+def first_commit(results: Results, kernel: Kernel, logs: Path) -> None:
+    """The first commit alone boots; the last one is what all other boots are of."""
+    with results.case(f"{kernel.name} the first commit alone, tiered: boots, quiet to the end"):
+        mine = build.beside(kernel, "first")
+        with build.instead(render.files(kernel, 1)):
+            image = build.image(mine, "series")
+        with guest.boot(image, "tiered", log=logs / "first-tiered.console") as machine:
+            absent = machine.sh(f"test -e {GATE}", check=False).status
+            assert absent, f"{GATE} is there: this is not the first commit alone"
 
 
 WORDS = ("auto", "always", "never")

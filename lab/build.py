@@ -206,6 +206,30 @@ def _rendered(kernel: Kernel, which: str) -> Mapping[str, bytes]:
     return render.files(kernel) if which == "series" else {}
 
 
+@contextlib.contextmanager
+def instead(rendered: Mapping[str, bytes]) -> Iterator[None]:
+    """Within this block the series is these files: a fault planted in them, or the first of its commits."""
+    global _rendered
+    real, files = _rendered, {"series": dict(rendered), "stock": {}}
+    _rendered = lambda kernel, which: files[which]  # noqa: E731
+    try:
+        yield
+    finally:
+        _rendered = real
+
+
+def beside(kernel: Kernel, name: str) -> Kernel:
+    """The same kernel with a tree and objects of its own; it shares the stock tree, which nobody writes."""
+    source(kernel, "stock")
+    cache = kernel.cache / name
+    cache.mkdir(exist_ok=True)
+    for shared in ("stock", "stock.from"):
+        link = cache / shared
+        if not link.is_symlink():
+            link.symlink_to(Path("..") / shared)
+    return Kernel(kernel.name, cache / "stock", cache)
+
+
 def source(kernel: Kernel, which: str) -> Path:
     """The stock source tree, or the one with the series."""
     rendered = _rendered(kernel, which)

@@ -73,6 +73,7 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
         storm.run(results, kernel, "debug", logs, storm_seconds, seed)
     if everything:
         say(f"\n== {kernel.name}: the slow part")
+        boots.first_commit(results, kernel, logs)
         matrix.run(kernel, results)
         for variant in ("kasan", "kcsan"):
             for topology in guest.TOPOLOGIES:

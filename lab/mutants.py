@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from unittest import mock
 
 from . import boots, build, faults, guest, kernels, render, storm
 from .common import LabError, console, say
@@ -231,18 +230,6 @@ def plant(mutant: Mutant, path: str, rendered: Mapping[str, bytes]) -> dict[str,
     return {**rendered, path: text.replace(mutant.old, mutant.new).encode()}
 
 
-def beside(kernel: Kernel) -> Kernel:
-    """The same kernel with a tree and objects of its own; it shares the stock tree, which nobody writes."""
-    build.source(kernel, "stock")
-    cache = kernel.cache / "mutants"
-    cache.mkdir(exist_ok=True)
-    for name in ("stock", "stock.from"):
-        link = cache / name
-        if not link.is_symlink():
-            link.symlink_to(Path("..") / name)
-    return Kernel(kernel.name, cache / "stock", cache)
-
-
 # --- Testing ---------------------------------------------------------------------------------------------------------
 
 
@@ -308,8 +295,7 @@ CHECKS: dict[str, Check] = {
 def perform(check: str, kernel: Kernel, rendered: Mapping[str, bytes], logs: Path, seed: int) -> Quiet:
     """One check on a kernel with these files. The tests must not know that it is not the usual one."""
     results = Quiet()
-    files = {"series": dict(rendered), "stock": {}}
-    with mock.patch.object(build, "_rendered", lambda kernel, which: files[which]), storm.one_thread():
+    with build.instead(rendered), storm.one_thread():
         build.image(kernel, "series", CHECKS[check].variant)  # what does not compile is no mutant that a test caught
         tree = build.source(kernel, "series")
         for name, data in rendered.items():
@@ -360,7 +346,7 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int = 1, only: Seque
     mutants = chosen(kernel, only)
     rendered = render.files(kernel)
     planted = {mutant.name: plant(mutant, path_of(mutant, kernel), rendered) for mutant in mutants}
-    mine = beside(kernel)
+    mine = build.beside(kernel, "mutants")
     logs.mkdir(parents=True, exist_ok=True)
 
     # What fails anyway says nothing about a mutant.
