@@ -79,7 +79,7 @@ MUTANTS = (
     Mutant(
         "close-flips-nothing", "a gate that should close stays open",
         "\tstatic_branch_disable_cpuslocked(&demotion_gate_key);\n", "",
-        "kunit one", r"kunit demotion_gate_never_test",
+        "kunit one", r"kunit demotion_gate_round_trip_test",
     ),
     Mutant(
         "close-clears-nothing", "targets from before are in force when the gate opens, until they are built",
@@ -118,7 +118,7 @@ MUTANTS = (
     Mutant(
         "before-the-tiers", "the gate's notifier runs before that of the tier code",
         "#define DEMOTION_GATE_MEMORY_PRI\t90", "#define DEMOTION_GATE_MEMORY_PRI\t110",
-        "plain hot-add", r"the gate follows the DIMM",
+        "plain hot-add", r"memory_leaves_under_another_policy",
     ),
     Mutant(
         "cpu-state-in-the-wrong-place", "a dead CPU is handled before node_states[N_CPU] is updated",
