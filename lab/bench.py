@@ -218,6 +218,7 @@ def suspend(slot: Slot) -> None:
 
 
 # In the guest, no program is started between two samples: only the shell's own words, so that ten a second are cheap.
+# A sample in which the node came or went would show a gate that does not fit the nodes.
 SAMPLER = f"""
 sample() {{
     while [ -e /tmp/sampling ]; do
@@ -225,6 +226,8 @@ sample() {{
         open=; rebuilds=
         [ -e {GATE}/open ] && read open <{GATE}/open
         [ -e {COUNTERS}/rebuilds ] && read rebuilds <{COUNTERS}/rebuilds
+        read again </sys/devices/system/node/has_memory
+        [ "$mem" = "$again" ] || continue
         echo "$up,$mem,$open,$rebuilds"
         usleep 50000 2>/dev/null || sleep 0.05
     done
