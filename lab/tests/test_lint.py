@@ -209,7 +209,7 @@ def compile_with(kernel: Kernel, monkeypatch: pytest.MonkeyPatch, outputs: list[
     ]
     results = Results()
     lint.compile_commits(kernel, Rendering(commits), results)
-    assert asked == [("mm/old.o",), ("mm/old.o",), ("mm/new.o",)]
+    assert asked == [("mm/old.o",), ("mm/old.o",), ("mm/new.o",)][: len(outputs)]
     return results
 
 
@@ -234,6 +234,12 @@ def test_commit_that_does_not_compile_is_named(kernel: Kernel, monkeypatch: pyte
     assert results.failures == ["small 0001-touch compiles by itself"]
     assert results.passed == 3  # the stock tree, and the other commit's two
     assert "expected ‘;’" in capsys.readouterr().out
+
+
+def test_tree_that_does_not_compile_by_itself_is_the_one_failure(kernel: Kernel, monkeypatch, capsys) -> None:
+    results = compile_with(kernel, monkeypatch, [(2, "scripts/cc-version.sh: Permission denied")])
+    assert (results.failures, results.passed) == (["small what the series touches compiles without it"], 0)
+    assert "Permission denied" in capsys.readouterr().out
 
 
 def test_included_test_is_compiled_with_its_file() -> None:
