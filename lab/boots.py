@@ -50,6 +50,7 @@ def kunit_declared(kernel: Kernel, topology: str) -> dict[str, str]:
         skips["demotion_gate_cpu_nodes_test"] = NO_SECOND_NODE
     if topology != "tiered" or not tells_tiers(kernel):
         skips["demotion_gate_top_tier_test"] = NO_LOWER_TIER
+        skips |= dict.fromkeys(("demotion_gate_key_test", "demotion_gate_lookup_test"), NO_LOWER_TIER)
     return skips
 
 

@@ -192,10 +192,15 @@ MUTANTS = (
         "plain tiered", r"pages_are_demoted", file=KEEPER, targets=True,
     ),
     Mutant(
+        "key-not-looked-at", "a gate that closes leaves reclaim its targets until they are cleared",
+        "\tif (!demotion_gate_is_open())\n\t\treturn NUMA_NO_NODE;\n", "",
+        "kunit tiered", r"kunit demotion_gate_(key|lookup)_test", file=KEEPER, targets=True,
+    ),
+    Mutant(
         "allowed-targets-not-gated", "node_get_allowed_targets() does not look at the key",
         "\tif (!demotion_gate_is_open()) {\n\t\t*targets = NODE_MASK_NONE;",
         "\tif (0) {\n\t\t*targets = NODE_MASK_NONE;",
-        "kunit tiered", r"kunit demotion_gate_key_test", file=TIERS, tiers=True,
+        "kunit tiered", r"kunit demotion_gate_lookup_test", file=TIERS, tiers=True,
     ),
 )  # fmt: skip
 

@@ -90,7 +90,10 @@ static bool demotion_event_rebuilds(enum demotion_gate_policy policy,
 {
 	if (policy == DEMOTION_GATE_ALWAYS || due)
 		return true;
-	/* Of two targets at one distance, the one without CPUs is better. */
+	/*
+	 * Memory tiers prefer targets without CPUs; before there were tiers,
+	 * the nodes with CPUs were where demotion starts.
+	 */
 	return event == DEMOTION_EVENT_CPU && cpu_nodes_changed;
 }
 
@@ -139,8 +142,8 @@ static void demotion_gate_evaluate(void)
  *
  * Also to be called where the targets were disabled because a node is about to
  * lose its last memory: it may keep it. Leaves it to the gate's own memory
- * notifier, which runs for the same event after this, to build the targets, so
- * that an event that opens the gate builds them once.
+ * notifier, which runs after this, to build the targets when the memory came,
+ * went, or was kept, so that an event that opens the gate builds them once.
  *
  * Context: The tier code's memory notifier, without the lock of the tier code.
  */
@@ -309,7 +312,7 @@ static void __init demotion_gate_add_debugfs(void)
 				   &demotion_counter_fops);
 }
 
-/* The tier code puts the nodes into their tiers in a late_initcall(). */
+/* After all initcalls that put nodes into tiers, the latest a late_initcall(). */
 static int __init demotion_gate_init(void)
 {
 	int ret;
@@ -341,7 +344,7 @@ static int __init demotion_gate_init(void)
 	put_online_mems();
 	cpus_read_unlock();
 
-	pr_info("%s (policy %s, %d nodes with memory)\n",
+	pr_info("%s (policy %s, nodes with memory: %d)\n",
 		demotion_gate_is_open() ? "open" : "closed",
 		demotion_gate_policies[demotion_gate_policy],
 		num_node_state(N_MEMORY));

@@ -15,9 +15,9 @@ DECLARE_STATIC_KEY_FALSE(demotion_gate_key);
 /**
  * demotion_gate_is_open() - Are there demotion targets to maintain and to use?
  *
- * Context: Any. The answer is stable only for a caller that holds
- *	    cpus_read_lock() and get_online_mems(), or runs in a CPU or memory
- *	    hotplug callback.
+ * Context: Any. The answer is stable only in a CPU or memory hotplug
+ *	    callback: cpus_read_lock() and get_online_mems() do not keep a
+ *	    policy writer out, which holds no more than they are.
  * Return: true while the gate is open.
  */
 static inline bool demotion_gate_is_open(void)
@@ -29,9 +29,10 @@ void demotion_gate_node_event(void);
 void demotion_gate_add_sysfs(struct kobject *numa_kobj);
 
 /*
- * Provided by the file that keeps node_demotion[]. A caller holds
- * cpus_read_lock() and get_online_mems(), or is a CPU or memory hotplug
- * callback; it does not hold the lock of the tier code.
+ * Provided by the file that keeps node_demotion[], for the gate only. A caller
+ * is a CPU or memory hotplug callback, or holds cpus_read_lock(),
+ * get_online_mems() and the gate's own lock, as nothing else keeps two callers
+ * apart. It does not hold the lock of the tier code.
  */
 
 /**

@@ -259,6 +259,27 @@ static void demotion_gate_clear_test(struct kunit *test)
 	demotion_gate_unlock_all();
 }
 
+/* The key alone hides the targets, before they are cleared. */
+static void demotion_gate_key_test(struct kunit *test)
+{
+	nodemask_t targets;
+	bool any = false;
+	int node;
+
+	demotion_gate_start(test, DEMOTION_GATE_ALWAYS);
+	demotion_gate_lock_all();
+	for_each_node_state(node, N_MEMORY) {
+		demotion_targets_get(node, &targets);
+		any |= !nodes_empty(targets);
+	}
+	static_branch_disable_cpuslocked(&demotion_gate_key);
+	demotion_gate_expect_no_targets(test);
+	static_branch_enable_cpuslocked(&demotion_gate_key);
+	demotion_gate_unlock_all();
+	if (!any)
+		kunit_skip(test, "no node has a target to hide");
+}
+
 static struct kunit_case demotion_gate_cases[] = {
 	KUNIT_CASE(demotion_gate_opens_test),
 	KUNIT_CASE(demotion_event_rebuilds_test),
@@ -268,6 +289,7 @@ static struct kunit_case demotion_gate_cases[] = {
 	KUNIT_CASE(demotion_gate_node_event_test),
 	KUNIT_CASE(demotion_gate_cpu_nodes_test),
 	KUNIT_CASE(demotion_gate_clear_test),
+	KUNIT_CASE(demotion_gate_key_test),
 	{}
 };
 
