@@ -345,7 +345,10 @@ static void be_block(void)
 
 /* Reclaim */
 
-/* A cgroup is told to give memory back, so nothing else can run out of it. */
+/*
+ * A cgroup is told to give memory back, so nothing else can run out of it. To fill a node instead, for
+ * kernels whose cgroups can't be told, would leave no room for what is to move when a block goes.
+ */
 static bool enter_cgroup(void)
 {
 	mkdir(CGROUP, 0755);
@@ -356,45 +359,29 @@ static bool enter_cgroup(void)
 	return !access(CGROUP "/storm/memory.reclaim", W_OK) && !put_word(CGROUP "/storm/cgroup.procs", "0");
 }
 
-/* For kernels whose cgroups do not demote: use up node 0, but far from all memory there is. */
-static size_t pressing_size(void)
-{
-	char text[8192], *at;
-
-	get("/proc/meminfo", text, sizeof(text));
-	at = strstr(text, "MemAvailable:");
-	return at ? strtoul(at + 13, NULL, 10) * 1024 / 100 * 60 : 0;
-}
-
 static void be_reclaim(void)
 {
-	bool has_cgroup = enter_cgroup();
 	unsigned long node0 = 1;
 
+	if (!enter_cgroup())
+		return fault("no " CGROUP "/storm/memory.reclaim to write to");
 	put_word("/proc/self/oom_score_adj", "1000");
 	while (!shared->stop) {
-		size_t size = has_cgroup ? RECLAIMED : pressing_size(), chunk = 1 << 20;
-		char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		char *memory = mmap(NULL, RECLAIMED, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 		char text[32];
 
 		if (memory == MAP_FAILED) {
 			usleep(100000);
 			continue;
 		}
-		syscall(SYS_mbind, memory, size, MPOL_PREFERRED, &node0, 8 * sizeof(node0), 0);
-		for (size_t done = 0; done + chunk <= size && !shared->stop; done += chunk) {
-			memset(memory + done, 1, chunk);
-			if (!has_cgroup)
-				usleep(5000);
-		}
-		if (has_cgroup) {
-			madvise(memory, size, MADV_COLD);
-			snprintf(text, sizeof(text), "%zu", size / 4);
-			/* Most often it can't give back all of it: with the gate closed, nothing. */
-			put_word(CGROUP "/storm/memory.reclaim", text);
-		}
+		syscall(SYS_mbind, memory, RECLAIMED, MPOL_PREFERRED, &node0, 8 * sizeof(node0), 0);
+		memset(memory, 1, RECLAIMED);
+		madvise(memory, RECLAIMED, MADV_COLD);
+		snprintf(text, sizeof(text), "%lu", RECLAIMED / 4);
+		/* Most often it can't give back all of it: with the gate closed, nothing. */
+		put_word(CGROUP "/storm/memory.reclaim", text);
 		self->counts[DONE]++;
-		munmap(memory, size);
+		munmap(memory, RECLAIMED);
 		rest(50);
 	}
 }
