@@ -89,13 +89,14 @@ DESIGNS = {
     "default": Design(
         "default",
         (
-            Part("one", ("memhotplug", "memory", "cpu"), FULL, blocks=7, rounds=3),
-            Part("two-socket", ("cpu",), THREE, blocks=4, rounds=3),
+            Part("one", ("memhotplug", "memory", "cpu"), FULL, blocks=8, rounds=2),
+            Part("two-socket", ("cpu",), THREE, blocks=4, rounds=2),
             Part("one", ("smt", "suspend"), THREE, blocks=4, cpus=8, rounds=2),
-            Part("one", ("smt",), THREE, blocks=3, cpus=16, rounds=2),
             Part("hot-add", ("node",), THREE, blocks=3),
             Part("one", ("memory", "cpu"), THREE, blocks=1, variant=TRACE),
         ),
+        memory_cycles=12,
+        cpu_cycles=12,
     ),
 }
 
