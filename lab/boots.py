@@ -15,6 +15,9 @@ from .results import Results, expect, ktap
 
 GATE = "/sys/kernel/mm/numa/demotion_gate"
 COUNTERS = "/sys/kernel/debug/demotion_gate"
+# Under TCG, on a machine that does something else as well.
+BOOT_SECONDS = {"plain": 60, "debug": 180, "kasan": 300, "kcsan": 300}
+TEST_SECONDS = 1800
 
 # Which selftest cases a topology cannot show, by a pattern of their names. What skips and is not in here has failed.
 NO_SECOND_NODE = "one node has memory"
@@ -98,7 +101,7 @@ def dimm_comes_and_goes(machine: Guest, target: str) -> None:
 
 def run_selftest(results: Results, machine: Guest, name: str, may_skip: dict[str, str]) -> None:
     """The selftest; each of its cases is a result."""
-    output = machine.sh("demotion_gate", timeout=900, check=False)
+    output = machine.sh("demotion_gate", timeout=TEST_SECONDS, check=False)
     seen = 0
     for case, state, why in ktap(output.text):
         seen += 1
@@ -134,7 +137,7 @@ def waits_of_demotion(machine: Guest, script: str) -> int:
     machine.sh(f"echo 0 >{trace}/tracing_on; echo synchronize_rcu >{trace}/set_ftrace_filter; "
                f"echo 8192 >{trace}/buffer_size_kb; echo function >{trace}/current_tracer; "
                f"echo >{trace}/trace; echo 1 >{trace}/tracing_on")  # fmt: skip
-    machine.sh(script, timeout=300)
+    machine.sh(script, timeout=TEST_SECONDS)
     machine.sh(f"echo 0 >{trace}/tracing_on")
     count = machine.sh(f"grep -cE '<-(.*demotion|.*migrate_target|.*migration_target)' {trace}/trace", check=False).text
     machine.sh(f"echo nop >{trace}/current_tracer; echo >{trace}/set_ftrace_filter")
@@ -167,7 +170,9 @@ def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str,
     try:
         image, programs = build.image(kernel, "series", variant), [build.selftest(kernel)]
         # Without default symbols, KUnit waits to be asked; a kernel without it does not know the parameter.
-        with guest.boot(image, topology, log=log, append="kunit.enable=1", programs=programs) as machine:
+        with guest.boot(
+            image, topology, log=log, append="kunit.enable=1", programs=programs, timeout=BOOT_SECONDS[variant]
+        ) as machine:
             if unit_tests:
                 run_kunit(results, machine, name, kunit_declared(kernel, topology))
             else:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import build, guest
-from .boots import GATE, WORDS, counters, gate, targets, tells_tiers
+from .boots import BOOT_SECONDS, GATE, WORDS, counters, gate, targets, tells_tiers
 from .common import LabError
 from .guest import Guest
 from .kernels import Kernel
@@ -190,7 +190,7 @@ def run(results: Results, kernel: Kernel, variant: str, logs: Path) -> None:
         log = logs / f"faults-{variant}-{topology}-{priority}.console"
         append = f"memory-notifier-error-inject.priority={priority}"
         try:
-            with guest.boot(image, topology, log=log, append=append) as machine:
+            with guest.boot(image, topology, log=log, append=append, timeout=BOOT_SECONDS[variant]) as machine:
                 if plugged:
                     machine.plug()
                 machine_faults(results, machine, kernel, name, plugged)

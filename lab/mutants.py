@@ -25,7 +25,6 @@ GATE = "mm/demotion_gate.c"
 TIERS = "mm/memory-tiers.c"
 KEEPER = "(keeper)"  # the file that keeps node_demotion[], whichever it is
 STORM_SECONDS = 60
-BOOT_SECONDS = 180
 
 
 @dataclass(frozen=True)
@@ -271,7 +270,8 @@ def kunit(topology: str) -> Check:
         name, log = f"{kernel.name} debug {topology}:", logs / f"kunit-{topology}.console"
         with results.case(f"{name} quiet to the end"):
             image = build.image(kernel, "series", "debug")
-            with guest.boot(image, topology, log=log, append="kunit.enable=1", timeout=BOOT_SECONDS) as machine:
+            seconds = boots.BOOT_SECONDS["debug"]
+            with guest.boot(image, topology, log=log, append="kunit.enable=1", timeout=seconds) as machine:
                 boots.run_kunit(results, machine, name, boots.kunit_declared(kernel, topology))
 
     return Check("debug", perform)
