@@ -287,6 +287,14 @@ def _make(tree: Path, obj: Path) -> list[str]:
     return ["make", "-C", str(tree), f"O={obj}", f"srctree={obj}/src"]
 
 
+def _linked(tree: Path, obj: Path) -> list[str]:
+    """The same, with the link made."""
+    link = obj / "src"
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(tree, obj))
+    return _make(tree, obj)
+
+
 def _compiler() -> str:
     return run(["gcc", "--version"]).stdout.splitlines()[0]
 
@@ -302,9 +310,7 @@ def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, by
     stamp = obj / "lab.config"
     if not stamp.exists() or stamp.read_text() != wanted or not (obj / ".config").exists():
         obj.mkdir(parents=True, exist_ok=True)
-        link = obj / "src"
-        link.unlink(missing_ok=True)
-        link.symlink_to(os.path.relpath(tree, obj))
+        _linked(tree, obj)
         every = obj / "lab.fragments"
         every.write_text(text)
         log = obj / "lab.config.log"
@@ -455,12 +461,13 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
     out = kernel.build / "deb"
     with kernel.lock():
         tree, _ = _source(kernel, "series", rendered)
-    with locked(out / "lock"):  # packaging takes long, and guests need not wait for it
-        obj = out / "objects"
+    work = kernel.cache / "deb"  # where ccache finds what other builds compiled; packages land beside the objects
+    with locked(work / "lock"):  # packaging takes long, and guests need not wait for it
+        obj = work / "objects"
         obj.mkdir(parents=True, exist_ok=True)
-        log = out / "config.log"
+        log = work / "config.log"
         log.write_text("")
-        make = ["make", "-C", str(tree), f"O={obj}"]
+        make = _linked(tree, obj)
         say(f"configuration from {start or 'the defconfig of x86-64'}")
         if start:
             shutil.copyfile(start, obj / ".config")
@@ -472,14 +479,15 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
         if local:
             answers = "\n" * 10000  # the default for every question
             run([*make, "-s", "localmodconfig"], env=ENVIRONMENT, log=log, stdin=answers)
-        for old in out.glob("*.deb"):
+        for old in (*work.glob("*.deb"), *out.glob("*.deb")):
             old.unlink()
         command = [*make, _jobs(), _cc(), "bindeb-pkg"]
-        compile_kernel(command, f"packaging {kernel.name}", out / "build.log", 3000 if local else 25000)
-        packages = sorted(out.glob("*.deb"))
-    if not packages:
-        raise LabError("make deb", expected=f"packages in {out}", found="none", do=f"read {out / 'build.log'}")
-    return packages
+        compile_kernel(command, f"packaging {kernel.name}", work / "build.log", 3000 if local else 25000)
+        made = sorted(work.glob("*.deb"))
+        if not made:
+            raise LabError("make deb", expected=f"packages in {work}", found="none", do=f"read {work / 'build.log'}")
+        out.mkdir(parents=True, exist_ok=True)
+        return [Path(shutil.move(package, out / package.name)) for package in made]
 
 
 def main(words: Sequence[str] | None = None) -> int:
