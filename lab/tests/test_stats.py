@@ -11,8 +11,9 @@ import pytest
 from lab import bench, stats
 from lab.stats import Comparison, Key, Outcome, Row, Verdict
 
-# The noise of a real run (6.12, CPU off + on, one node, stock against stock2: the report's table 'Noise'), as standard
-# deviations of log times. There, the medians of two boots differ as if each had 4.5 %; 24 events account for 3.2 % of it.
+# The noise of a real run (6.12, CPU off + on, one node, stock against stock2: the report's table 'Noise'), as
+# standard deviations of log times. There, the medians of two boots differ as if each had 4.5 %; its 24 events explain
+# 3.2 % of that.
 BETWEEN = 0.032  # of a boot's level
 WITHIN = 0.125  # of an event around it
 EVENTS = 24  # an arm's off/on cycles in a boot: cycles and turns of the default design
