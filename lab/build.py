@@ -115,7 +115,7 @@ def _state_of(kernel: Kernel) -> str:
     digest = hashlib.sha256()
     for name in _files(kernel.source):
         state = (kernel.source / name).lstat()
-        digest.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
+        digest.update(f"{name}\0{state.st_mode}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
     return digest.hexdigest()
 
 

@@ -264,6 +264,11 @@ def test_the_users_own_tree_is_never_written_and_its_build_products_stay_behind(
     changed = {path for path in own.rglob("*") if before.get(path) != path.lstat().st_mtime_ns}
     assert changed == {own / "mm/migrate.o", own / "mm/vmstat.c"}
 
+    # A tree may have come without its executable bits, and have been mended.
+    (own / "mm/vmstat.c").chmod(0o755)
+    build.source(kernel, "series")
+    assert (stock / "mm/vmstat.c").stat().st_mode & 0o777 == 0o755
+
 
 def test_of_a_git_tree_the_commit_is_built(stock: Path, tmp_path: Path, monkeypatch) -> None:
     def git(*words: str) -> None:
