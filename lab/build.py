@@ -310,13 +310,13 @@ def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, by
     stamp = obj / "lab.config"
     if not stamp.exists() or stamp.read_text() != wanted or not (obj / ".config").exists():
         obj.mkdir(parents=True, exist_ok=True)
-        _linked(tree, obj)
+        make = _linked(tree, obj)
         every = obj / "lab.fragments"
         every.write_text(text)
         log = obj / "lab.config.log"
         log.write_text("")
         # As tinyconfig does, but with our symbols in the same step: what they make visible stays off unless named.
-        run([*_make(tree, obj), "-s", "allnoconfig"], env={**ENVIRONMENT, "KCONFIG_ALLCONFIG": str(every)}, log=log)
+        run([*make, "-s", "allnoconfig"], env={**ENVIRONMENT, "KCONFIG_ALLCONFIG": str(every)}, log=log)
         missing = not_taken(symbols(text), symbols((obj / ".config").read_text()), known_symbols(tree))
         if missing:
             note = f"{obj.name}: {kernel.version} knows but did not take {', '.join(missing)}"

@@ -139,15 +139,23 @@ _SPLATS = re.compile(
 SPLAT_LINES = 150
 
 
+def _console(log: Path) -> str:
+    """What a guest has printed so far; nothing if it never got that far."""
+    return log.read_text(errors="replace") if log.exists() else ""
+
+
+def _messages(console: str) -> list[str]:
+    return [_STAMP.sub("", line) for line in console.replace("\r", "").splitlines()]
+
+
 def splats(console: str) -> list[str]:
     """The lines of a console log that a sound kernel does not print."""
-    lines = (_STAMP.sub("", line) for line in console.replace("\r", "").splitlines())
-    return [line for line in lines if _SPLATS.search(line)]
+    return [line for line in _messages(console) if _SPLATS.search(line)]
 
 
 def first_splat(console: str) -> str:
     """The first of them, and what the kernel printed behind it: lockdep takes some hundred lines for its reasons."""
-    lines = [_STAMP.sub("", line) for line in console.replace("\r", "").splitlines()]
+    lines = _messages(console)
     for number, line in enumerate(lines):
         if _SPLATS.search(line):
             return "\n".join(lines[number : number + SPLAT_LINES])
@@ -358,7 +366,7 @@ class Guest:
         return status, answer
 
     def _error(self, expected: str, found: str) -> LabError:
-        seen = first_splat(self.log.read_text(errors="replace")) if self.log.exists() else ""
+        seen = first_splat(_console(self.log))
         do = f"read the console log {self.log}"
         return LabError(f"guest {self.name}", expected=expected, found=f"{found}\n{seen or tail(self.log)}", do=do)
 
@@ -442,8 +450,7 @@ class Guest:
         before = self.online_blocks()
         self._dimms += 1
         dimm = f"dimm{self._dimms}"
-        self.qmp("object-add", qom_type="memory-backend-ram", id=f"{dimm}-ram", size=_bytes(size))
-        self.qmp("device_add", driver="pc-dimm", id=dimm, memdev=f"{dimm}-ram", node=node)
+        self.add_dimm(dimm, _bytes(size), node)
         blocks = _bytes(size) // int(self.read("/sys/devices/system/memory/block_size_bytes"), 16)
         deadline = time.monotonic() + timeout
         while (now := self.online_blocks()) < before + blocks:
@@ -454,23 +461,32 @@ class Guest:
 
     def unplug(self, dimm: str, *, timeout: float = 30) -> None:
         """Unplug what plug() returned, and wait till it is gone."""
-        self.qmp("device_del", id=dimm)
-        names = ("DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR", "MEM_UNPLUG_ERROR")
+        refusal = self.remove_dimm(dimm, timeout)
+        if refusal:
+            raise self._error(f"the guest to give back {dimm}", f"{refusal} (memory in use that can't be moved?)")
 
-        def ended(event: dict[str, Any]) -> bool:
-            return event.get("event") in names and event["data"].get("device") == dimm
+    def add_dimm(self, name: str, size: int, node: int) -> None:
+        """Plug memory into a node, and do not wait for the guest."""
+        self.qmp("object-add", qom_type="memory-backend-ram", id=f"{name}-ram", size=size)
+        self.qmp("device_add", driver="pc-dimm", id=name, memdev=f"{name}-ram", node=node)
 
-        event = self.event(ended, timeout)
-        if not event or event["event"] != "DEVICE_DELETED":
-            found = "the guest refused" if event else "it did not within the time limit"
-            raise self._error(f"the guest to give back {dimm}", f"{found} (memory in use that can't be moved?)")
-        self.qmp("object-del", id=f"{dimm}-ram")
+    def remove_dimm(self, name: str, timeout: float) -> str:
+        """Ask for it back, and wait. The guest may refuse: then, why it is still there."""
+        self.qmp("device_del", id=name)
+        ends = ("DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR", "MEM_UNPLUG_ERROR")
+        event = self.event(lambda event: event.get("event") in ends and event["data"].get("device") == name, timeout)
+        if not event:
+            return "it did not within the time limit"
+        if event["event"] != "DEVICE_DELETED":
+            return "the guest refused"
+        self.qmp("object-del", id=f"{name}-ram")
+        return ""
 
     # The console
 
     def splats(self) -> list[str]:
         """The lines of its console so far that a sound kernel does not print."""
-        return splats(self.log.read_text(errors="replace")) if self.log.exists() else []
+        return splats(_console(self.log))
 
     def lockdep_is_off(self) -> bool:
         """True if lockdep is built in and has stopped looking: then a quiet console proves nothing."""
@@ -546,7 +562,7 @@ def _running(
                 guest = Guest(process, sockets, log, machine.name, timeout)
             except _Gone as gone:
                 said = errors.read_text(errors="replace").strip()
-                seen = first_splat(log.read_text(errors="replace"))
+                seen = first_splat(_console(log))
                 raise LabError(
                     f"boot of {image}, topology {machine.name}, {accelerator}",
                     expected=f"the guest to be up within {timeout:g} s",
@@ -588,7 +604,7 @@ BOOT_TRIES = 3
 
 def slipped(log: Path) -> bool:
     """Did the guest die on a breakpoint of its own? TCG's threads may run one that text_poke() has taken back."""
-    return log.exists() and bool(re.search(r"\b(?:Oops: )?int3: 0000 \[#1\]", log.read_text(errors="replace")))
+    return bool(re.search(r"\b(?:Oops: )?int3: 0000 \[#1\]", _console(log)))
 
 
 @contextlib.contextmanager

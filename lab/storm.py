@@ -18,7 +18,7 @@ from typing import Any
 from unittest import mock
 
 from . import build, guest
-from .boots import GATE, WORDS, counters, gate, targets, tells_tiers
+from .boots import BOOT_SECONDS, GATE, WORDS, counters, gate, targets, tells_tiers
 from .common import LabError, say
 from .faults import nodes
 from .guest import Guest
@@ -35,7 +35,6 @@ LATE_UNPLUG = 4 + 3
 REFUSED_UNPLUG = 4 + 4 + 2 * 4  # and takes those that went online again
 WORKERS = ("cpu", "block", "read", "read")
 BLOCK_LOCK = "/run/storm.lock"  # who makes this directory in the guest may open memory blocks' files, or remove them
-DEMOTED = "pages were demoted meanwhile"
 LEAKS = "/sys/kernel/debug/kmemleak"
 
 
@@ -93,8 +92,7 @@ def plug(machine: Guest, dimms: Dimms) -> str:
     """Plug memory into node 1, and do not wait for the guest."""
     dimms.plugged += 1
     name = f"storm{dimms.plugged}"
-    machine.qmp("object-add", qom_type="memory-backend-ram", id=f"{name}-ram", size=DIMM)
-    machine.qmp("device_add", driver="pc-dimm", id=name, memdev=f"{name}-ram", node=1)
+    machine.add_dimm(name, DIMM, 1)
     return name
 
 
@@ -111,17 +109,10 @@ def locked_blocks(machine: Guest) -> Iterator[None]:
 def unplug(machine: Guest, dimms: Dimms, name: str) -> bool:
     """Ask for it back. The guest may refuse: its pages can be busy, a block of it be offline already."""
     dimms.tries += 1
-    ends = ("DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR", "MEM_UNPLUG_ERROR")
     with locked_blocks(machine):
-        machine.qmp("device_del", id=name)
-        event = machine.event(
-            lambda event: event["event"] in ends and event["data"].get("device") == name, UNPLUG_SECONDS
-        )
-    if not event or event["event"] != "DEVICE_DELETED":
-        return False
-    machine.qmp("object-del", id=f"{name}-ram")
-    dimms.unplugged += 1
-    return True
+        refusal = machine.remove_dimm(name, UNPLUG_SECONDS)
+    dimms.unplugged += not refusal
+    return not refusal
 
 
 def play_dimms(machine: Guest, dimms: Dimms, chance: random.Random, end: float) -> None:
@@ -240,6 +231,10 @@ def rage(machine: Guest, what: Storm, seconds: float, seed: int) -> tuple[dict[s
 
 
 def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Storm, seconds: float, seed: int) -> None:
+    demotes = f"{name} pages were demoted meanwhile"
+    if "reclaim" in what.workers and not reclaims_on_request(kernel):
+        results.skip(demotes, "this kernel's cgroups have no memory.reclaim")
+        what = replace(what, workers=tuple(role for role in what.workers if role != "reclaim"))
     of_a_dimm = DIMM // int(machine.read("/sys/devices/system/memory/block_size_bytes"), 16)
     machine.sh("echo 1 >/sys/kernel/mm/numa/demotion_enabled")
     before, blocks, pages = counters(machine), machine.online_blocks(), demoted(machine)
@@ -260,7 +255,7 @@ def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Sto
             undisturbed(kernel, found, dimms, grown)
     tiers = tells_tiers(kernel)
     if "reclaim" in what.workers and tiers:
-        with results.case(f"{name} {DEMOTED}"):
+        with results.case(demotes):
             assert demoted(machine) > pages, f"pgdemote_* stayed at {pages}"
     with results.case(f"{name} the gate fits the policy, the targets fit a new build"):
         every_policy(machine)
@@ -290,14 +285,11 @@ def run(
         name = f"{kernel.name} {variant} {topology} storm (seed {seed}):"
         try:
             log = logs / f"storm-{variant}-{topology}.console"
-            with one_thread(), guest.boot(image, topology, log=log, timeout=180) as machine:
+            with one_thread(), guest.boot(image, topology, log=log, timeout=BOOT_SECONDS[variant]) as machine:
                 fuzz(results, machine, name, seed)
                 for number, each in enumerate(STORMS):
                     if each.topology == topology:
                         label = f"{name} {'policies too,' if 'policy' in each.workers else 'under auto,'}"
-                        if "reclaim" in each.workers and not reclaims_on_request(kernel):
-                            results.skip(f"{label} {DEMOTED}", "this kernel's cgroups have no memory.reclaim")
-                            each = replace(each, workers=tuple(role for role in each.workers if role != "reclaim"))
                         storm(results, machine, kernel, label, each, seconds * each.part, seed + number)
                 with results.case(f"{name} no leak"):
                     no_leaks(machine)

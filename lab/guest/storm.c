@@ -50,7 +50,7 @@ static const char usage[] =
 	"  --seconds S   how long (default 10)\n"
 	"  --tries N     words to write (default 1000)\n"
 	"  --seed N      where the random sequences start (default 1)\n"
-	"  --lock DIR    the files of memory blocks are opened only by who made this directory\n"
+	"  --lock DIR    open memory blocks' files only while this directory is made by us (default: at any time)\n"
 	"Prints `name value` lines; exits with 1 if a worker found a fault, did not end, or could not put back.\n";
 
 static const char * const words[] = { "auto", "always", "never" };
@@ -87,7 +87,7 @@ static struct {
 static struct worker *self;
 static uint64_t state;
 static volatile sig_atomic_t stopped;
-static const char *block_lock = "/run/storm.lock";
+static const char *block_lock;
 
 /* xorshift64*: small, and the same everywhere. */
 static uint32_t draw(uint32_t below)
@@ -269,13 +269,14 @@ static bool is_gone(int error)
  */
 static void lock_blocks(void)
 {
-	while (mkdir(block_lock, 0700))
+	while (block_lock && mkdir(block_lock, 0700))
 		usleep(5000);
 }
 
 static void unlock_blocks(void)
 {
-	rmdir(block_lock);
+	if (block_lock)
+		rmdir(block_lock);
 }
 
 static int offline_block(const char *path)
