@@ -19,7 +19,8 @@ help: ## what there is
 setup: ## install the Debian packages the lab needs
 	@sh lab/setup.sh
 
-demo: setup ## all set-up, then build, boot, compare, toggle the gate, and write the report
+demo: ## all set-up, then build, boot, compare, toggle the gate, and write the report
+	@sh lab/setup.sh demo
 	@$(LAB).demo $(TREE) $(ARGS)
 
 check: setup ## all tests; ends with `N passed, N failed`

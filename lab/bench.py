@@ -82,7 +82,7 @@ DESIGNS = {
     "quick": Design(
         "quick",
         (
-            Part("one", ("memhotplug", "memory", "cpu"), THREE, blocks=4, rounds=4),
+            Part("one", ("memhotplug", "memory", "cpu"), THREE, blocks=4, rounds=3),
             Part("hot-add", ("node",), ("auto",), blocks=1),  # for the picture
         ),
     ),
@@ -498,9 +498,10 @@ def image_name(kind: str, variant: str) -> str:
 
 
 def images_of(kernel: Kernel, design: Design) -> dict[str, Path]:
-    """The kernels the design boots, built if they are not there yet."""
+    """The kernels the design boots, built if they are not there yet: stock first, the series begins with its objects."""
     kinds = {(kind_of(arm), part.variant) for part in design.parts for arm in part.arms}
-    return {image_name(kind, variant): build.image(kernel, kind, variant) for kind, variant in sorted(kinds)}
+    built = sorted(kinds, reverse=True)
+    return {image_name(kind, variant): build.image(kernel, kind, variant) for kind, variant in built}
 
 
 def nominal(design: Design, boot: Boot) -> float:

@@ -196,7 +196,7 @@ def first_commit(results: Results, kernel: Kernel, logs: Path) -> None:
     """The first commit alone boots; the last one is what all other boots are of."""
     with results.case(f"{kernel.name} the first commit alone, tiered: boots, quiet to the end"):
         mine = build.beside(kernel, "first")
-        with build.instead(render.files(kernel, 1)):
+        with build.instead(render.render(kernel).files(1)):
             image = build.image(mine, "series")
         with guest.boot(image, "tiered", log=logs / "first-tiered.console") as machine:
             absent = machine.sh(f"test -e {GATE}", check=False).status

@@ -38,7 +38,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {  # variant -> the fragments it adds to 
     "kcsan": ("kcsan",),
 }
 IMAGE = Path("arch/x86/boot/bzImage")
-FILES_OF_A_BUILD = 950  # until a first build has counted them
+FILES_OF_A_BUILD = 1450  # until a first build has counted them
 PRODUCT = re.compile(  # what a build leaves in a source tree
     r"\.(?:o|a|ko|cmd|mod|mod\.c|order|symvers|tmp|dtb|dwo)$|(?:^|/)\.tmp_|^\.git(?:/|$)"
     r"|^(?:\.config(?:\.old)?|\.version|vmlinux.*|System\.map|modules\.builtin.*|source|debian)(?:/|$)"
@@ -49,6 +49,7 @@ ENVIRONMENT = {  # a build's own: nothing that differs between two builds of the
     "KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "lab", "KBUILD_BUILD_HOST": "lab",
     "CCACHE_DIR": str(CACHE / "ccache"), "CCACHE_BASEDIR": str(CACHE), "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "5G",
     "CCACHE_IGNOREOPTIONS": "-fmacro-prefix-map=*",  # names the tree, and comes to the same in both
+    "CCACHE_DEPEND": "1",  # the compiler names the headers: running the preprocessor first would cost a third more
     "LC_ALL": "C",
 }  # fmt: skip
 
@@ -85,25 +86,25 @@ def _prune(top: Path, wanted: set[str]) -> None:
                 (top / name).parent.rmdir()
 
 
-def _same(one: Path, other: Path, by_time: bool) -> bool:
-    """Whether two files are the same: by size and time, or by content."""
+def _same(one: Path, other: Path) -> bool:
+    """Whether two files are the same, in content and mode."""
     if not os.path.lexists(other):
         return False
     if one.is_symlink() or other.is_symlink():
         return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
-    if by_time:
-        here, there = one.stat(), other.stat()
-        return (here.st_size, here.st_mtime_ns, here.st_mode) == (there.st_size, there.st_mtime_ns, there.st_mode)
     return one.stat().st_mode == other.stat().st_mode and filecmp.cmp(one, other, shallow=False)
 
 
-def sync(source: Path, to: Path, *, by_time: bool) -> None:
-    """Make `to` a copy of a source tree; files that are the same already stay, with their times."""
+def sync(source: Path, to: Path) -> None:
+    """Make `to` a copy of a source tree. Files that are the same already keep their times; what is copied is new.
+
+    Times do not come along: a file that is older than the one it replaces would not be compiled again.
+    """
     wanted = set(_files(source))
     for name in wanted:
-        if not _same(source / name, to / name, by_time):
+        if not _same(source / name, to / name):
             fresh = _replace(to / name)
-            shutil.copy2(source / name, fresh, follow_symlinks=False)
+            shutil.copy(source / name, fresh, follow_symlinks=False)
             fresh.rename(to / name)
     _prune(to, wanted)
 
@@ -135,17 +136,19 @@ def _stock(kernel: Kernel) -> tuple[Path, str]:
                 tree.mkdir()
                 render.git_source(kernel, "archive", "-o", str(archive), "HEAD")
                 run(["tar", "xf", archive, "-C", tree])
-                sync(tree, stock, by_time=False)  # an archive's times are all that of its commit
+                sync(tree, stock)
         else:
-            sync(kernel.source, stock, by_time=True)
+            sync(kernel.source, stock)
         stamp.write_text(state)
     return stock, state
 
 
 def _link(stock: Path, farm: Path) -> None:
     """Make one file of the farm the stock file again."""
-    if os.path.lexists(farm) and os.path.samestat(stock.lstat(), farm.lstat()):
-        return
+    if os.path.lexists(farm):
+        if os.path.samestat(stock.lstat(), farm.lstat()):
+            return
+        os.utime(stock, follow_symlinks=False)  # or `make` would keep what it compiled from the file that goes
     fresh = _replace(farm)
     os.link(stock, fresh, follow_symlinks=False)
     fresh.rename(farm)
@@ -169,6 +172,12 @@ def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, byt
     stamp.unlink(missing_ok=True)  # whoever finds none, after an interrupted run, looks at every file
     if known.get("stock") == stock_state and series.is_dir():
         stale: Iterable[str] = set(known["rendered"]) - set(rendered)
+    elif not series.exists():
+        whole = series.with_name(f".tmp_{series.name}")
+        shutil.rmtree(whole, ignore_errors=True)
+        run(["cp", "-al", stock.resolve(), whole])
+        whole.rename(series)
+        stale = ()
     else:
         stale = set(_files(stock)) - set(rendered)
         if series.is_dir():
@@ -203,12 +212,12 @@ def _rendered(kernel: Kernel, which: str) -> Mapping[str, bytes]:
     """The files of the series, once a run. Made before the lock is taken: it needs none, and may fail."""
     if which not in ("stock", "series"):
         raise LabError(f"kernel {which}", expected="stock or series", found=which, do="check the word")
-    return render.files(kernel) if which == "series" else {}
+    return render.render(kernel).files() if which == "series" else {}
 
 
 @contextlib.contextmanager
 def instead(rendered: Mapping[str, bytes]) -> Iterator[None]:
-    """Within this block the series is these files: a fault planted in them, or the first of its commits."""
+    """Within this block the series is these files: rendered before, the first of its commits, or with a fault planted."""
     global _rendered
     real, files = _rendered, {"series": dict(rendered), "stock": {}}
     _rendered = lambda kernel, which: files[which]  # noqa: E731
@@ -281,8 +290,8 @@ def _path(kernel: Kernel, which: str, variant: str) -> Path:
 def _make(tree: Path, obj: Path) -> list[str]:
     """The start of a make command line.
 
-    Both trees are compiled under one name, the link `src` beside the objects: ccache then finds in the series build
-    what the stock build compiled.
+    Every tree is compiled under one name, the link `src` beside the objects: ccache then finds what was compiled
+    elsewhere, and objects can be moved.
     """
     return ["make", "-C", str(tree), f"O={obj}", f"srctree={obj}/src"]
 
@@ -299,10 +308,46 @@ def _compiler() -> str:
     return run(["gcc", "--version"]).stdout.splitlines()[0]
 
 
+def _lock_of(obj: Path) -> Path:
+    return obj.with_name(f"{obj.name}.lock")
+
+
+def _count_of(obj: Path) -> Path:
+    """Where the number of files that a first build here compiles is kept."""
+    return obj.with_name(f"files-{obj.name}")
+
+
+def _begin(stock: Path, obj: Path, tree: Path, rendered: Iterable[str]) -> None:
+    """Begin the objects of the series as a copy of the stock kernel's: `make` then compiles only what the series changes.
+
+    ccache does not see that the rest stays the same: all files include autoconf.h, and that differs by a symbol.
+    """
+    with locked(_lock_of(stock)):
+        if not (stock / "lab.built").exists():
+            return
+        fresh = obj.with_name(f".tmp_{obj.name}")
+        shutil.rmtree(fresh, ignore_errors=True)
+        shutil.copytree(stock, fresh, symlinks=True)
+    for stamp in fresh.glob("lab.*"):
+        stamp.unlink()
+    ours = [f"src/{name}" for name in rendered]  # ccache has the compiler name them from here
+    count = 0
+    for command in fresh.rglob("*.cmd"):  # a command that changes makes its object be built again
+        text = command.read_text(errors="surrogateescape").replace(f"{stock}/", f"{obj}/")
+        command.write_text(text, errors="surrogateescape")
+        count += any(name in text for name in ours)
+    for name in rendered:  # may have been written before the stock kernel was built
+        os.utime(tree / name)
+    _count_of(obj).write_text(str(count))
+    fresh.rename(obj)
+
+
 def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, bytes]) -> tuple[Path, str]:
     """A configured object directory, and a digest of source and configuration. The caller holds the lock."""
     tree, state = _source(kernel, which, rendered)
     obj = _path(kernel, which, variant)
+    if which == "series" and not obj.exists():
+        _begin(_path(kernel, "stock", variant), obj, tree, rendered)
     text = "".join(path.read_text() for path in fragments(kernel, variant))
     kconfig = [rendered[name] for name in sorted(rendered) if Path(name).name.startswith("Kconfig")]
     settled = (_stock(kernel)[1], symbols(text), kconfig, _compiler())
@@ -325,13 +370,6 @@ def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, by
             say(note)
         stamp.write_text(wanted)
     return obj, hashlib.sha256(f"{state} {wanted}".encode()).hexdigest()
-
-
-def objects(kernel: Kernel, which: str, variant: str = "plain") -> Path:
-    """A configured object directory."""
-    rendered = _rendered(kernel, which)
-    with kernel.lock():
-        return _objects(kernel, which, variant, rendered)[0]
 
 
 # --- Compiling -------------------------------------------------------------------------------------------------------
@@ -393,8 +431,8 @@ def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
     rendered = _rendered(kernel, which)
     with kernel.lock():
         obj, state = _objects(kernel, which, variant, rendered)
-    with locked(kernel.cache / f"{obj.name}.lock"):  # another kernel's guests need not wait for this build
-        stamp, counted = obj / "lab.built", kernel.cache / f"files-{variant}"
+    with locked(_lock_of(obj)):  # another kernel's guests need not wait for this build
+        stamp, counted = obj / "lab.built", _count_of(obj)
         if stamp.exists() and stamp.read_text() == state and (obj / IMAGE).exists():
             return obj / IMAGE
         stamp.unlink(missing_ok=True)

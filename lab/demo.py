@@ -19,12 +19,11 @@ def step(number: int, what: str) -> None:
     say(f"\n[{number}/5] {what}")
 
 
-def show_patches(kernel: Kernel) -> None:
+def show_patches(kernel: Kernel, rendering: render.Rendering) -> None:
     """The series as patches, if git knows who would send them; the demo itself does not need them."""
     try:
-        patches = render.series(kernel)
+        patches = render.series(kernel, rendering=rendering)
     except LabError as error:
-        render.files(kernel)  # an edit that fails is an error, a missing identity is not
         say(f"  no patches for `git am` written, the rest goes on:\n{error}")
     else:
         say(f"  {len(patches)} patches in {patches[0].parent}")
@@ -65,19 +64,21 @@ def main() -> None:
     step(1, "the source, and the series rendered for it")
     kernel = kernels.get(options.kernel, options.ksrc)
     say(f"  {kernel.name}: {kernel.version}, keeps node_demotion[] in {kernel.keeper}")
-    show_patches(kernel)
+    rendering = render.render(kernel)
+    show_patches(kernel, rendering)
 
-    step(2, "the stock kernel and the series kernel (a first build takes minutes, later ones reuse it)")
-    build.image(kernel, "stock")
-    image = build.image(kernel, "series")
+    with build.instead(rendering.files()):  # rendering takes seconds: once is enough
+        step(2, "the stock kernel and the series kernel (a first build takes minutes, later ones reuse it)")
+        build.image(kernel, "stock")
+        image = build.image(kernel, "series")
 
-    step(3, "the gate, in all topologies")
-    table = toggle(kernel, image)
+        step(3, "the gate, in all topologies")
+        table = toggle(kernel, image)
 
-    step(4, "stress-ng memhotplug, memory blocks and CPUs off and on: stock, auto, always")
-    design = bench.DESIGNS["quick"]
-    out = bench.run_folder(kernel, design, bench.SEED)
-    bench.run(kernel, design, out)
+        step(4, "stress-ng memhotplug, memory blocks and CPUs off and on: stock, auto, always")
+        design = bench.DESIGNS["quick"]
+        out = bench.run_folder(kernel, design, bench.SEED)
+        bench.run(kernel, design, out)
 
     step(5, "the report")
     page = report.write(out)

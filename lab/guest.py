@@ -31,7 +31,7 @@ from .common import BUILD, CACHE, LabError, locked, run, say, tail
 QEMU = "qemu-system-x86_64"
 GUEST = Path(__file__).resolve().parent / "guest"
 APPEND = "console=ttyS0 loglevel=5 panic=-1 panic_on_warn=1 oops=panic random.trust_cpu=on"
-PROBE_SECONDS = 12  # a KVM guest that works is up in two
+PROBE_SECONDS = 8  # a KVM guest that works is up in two
 OFF_SECONDS = 20
 CHUNK = 8192  # bytes per message to the guest: what its serial driver buffers while the agent is busy
 

@@ -97,7 +97,8 @@ def debian(name: str) -> Kernel:
             say(f"unpacking {tarball}")
             shutil.rmtree(source, ignore_errors=True)
             source.mkdir(parents=True)
-            run(["tar", "xf", tarball, "-C", source, "--strip-components=1"])
+            # With the time of unpacking: files older than what was built from the package before would not be compiled.
+            run(["tar", "-I", "xz -T0", "-xmf", tarball, "-C", source, "--strip-components=1"])
             stamp.write_text(wanted)
     return Kernel(name, source, cache)
 

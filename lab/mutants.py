@@ -349,7 +349,7 @@ def rows(verdicts: Sequence[Verdict]) -> Iterator[str]:
 def run(results: Results, kernel: Kernel, logs: Path, seed: int = 1, only: Sequence[str] = ()) -> None:
     """All mutants, or those that are named. A survivor is a failure."""
     mutants = chosen(kernel, only)
-    rendered = render.files(kernel)
+    rendered = render.render(kernel).files()
     planted = {mutant.name: plant(mutant, path_of(mutant, kernel), rendered) for mutant in mutants}
     mine = build.beside(kernel, "mutants")
     logs.mkdir(parents=True, exist_ok=True)

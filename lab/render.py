@@ -46,6 +46,13 @@ class Rendering:
     skipped: list[str] = field(default_factory=list)  # edits that this tree has no need of, with the reason
     origin: dict[str, Path] = field(default_factory=dict)  # of each added file: where it is in this repository
 
+    def files(self, upto: int | None = None) -> dict[str, bytes]:
+        """The contents of all files of the series after all commits, or after the first `upto`."""
+        found: dict[str, bytes] = {}
+        for commit in self.commits[:upto]:
+            found |= commit.files
+        return found
+
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Reading series/
@@ -824,14 +831,6 @@ def commits(kernel: Kernel) -> list[Commit]:
     return render(kernel).commits
 
 
-def files(kernel: Kernel, upto: int | None = None) -> dict[str, bytes]:
-    """The contents of all files of the series after all commits, or after the first `upto`."""
-    found: dict[str, bytes] = {}
-    for commit in commits(kernel)[:upto]:
-        found |= commit.files
-    return found
-
-
 def is_git(kernel: Kernel) -> bool:
     return (kernel.source / ".git").exists()
 
@@ -904,11 +903,11 @@ def put(top: Path, path: str, data: bytes, like: Path) -> None:
     file.chmod(0o755 if like.stat().st_mode & 0o100 else 0o644)
 
 
-def series(kernel: Kernel, out: Path | None = None) -> list[Path]:
+def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None = None) -> list[Path]:
     """Write the patches for this tree to `out`; what was there stays if that fails."""
     check_tree(kernel)
     who, when = identity(), date()
-    rendering = render(kernel)
+    rendering = rendering or render(kernel)
     out = out or kernel.build / "series"
     with tempfile.TemporaryDirectory(prefix="render-") as tmp:
         git = Git(Path(tmp) / "repository", who, when)

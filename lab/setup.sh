@@ -1,20 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # Install what the lab needs and this Debian machine lacks. Changes nothing when all is there.
+# `setup.sh demo` leaves out what only the checks and `make deb` use: a first demo is to be quick.
 set -eu
 
-PACKAGES="
-build-essential bc bison flex libelf-dev libssl-dev cpio kmod rsync xz-utils dwarves
-ccache git coccinelle sparse clang lld codespell gcc-aarch64-linux-gnu
+DEMO="
+build-essential bc bison flex libelf-dev cpio xz-utils ccache git coccinelle
 linux-source-6.12 linux-source-6.1
 qemu-system-x86 seabios busybox-static stress-ng
-lava-common
-python3 python3-rich python3-pytest python3-numpy python3-scipy python3-matplotlib python3-ply python3-git python3-yaml
-debhelper fakeroot libdw-dev libpython3-stdlib
+python3 python3-rich python3-numpy python3-scipy python3-matplotlib
+"
+CHECK="
+sparse clang lld codespell gcc-aarch64-linux-gnu
+lava-common python3-pytest python3-ply python3-git python3-yaml
+dwarves debhelper fakeroot kmod rsync libssl-dev libdw-dev libpython3-stdlib
 "
 
 missing=
-for package in $PACKAGES; do
+[ "${1-}" = demo ] && CHECK=
+for package in $DEMO $CHECK; do
 	dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -231,6 +232,70 @@ def test_the_farm_follows_the_stock_tree(stock: Path, tmp_path: Path) -> None:
     assert tree_of(series) == tree_of(stock) | {name: data.decode() for name, data in FIRST.items()}
 
 
+def test_what_the_series_no_longer_changes_is_compiled_again(stock: Path, tmp_path: Path) -> None:
+    series = tmp_path / "series"
+    for name in build._files(stock):
+        os.utime(stock / name, (1, 1), follow_symlinks=False)
+    build.farm(stock, "1", series, FIRST)
+    assert (series / "mm/vmstat.c").stat().st_mtime == 1
+    built = time.time() - 60
+    build.farm(stock, "1", series, {})
+    assert (series / "mm/migrate.c").stat().st_mtime > built  # the stock file is older than what was compiled from ours
+    assert (series / "mm/vmstat.c").stat().st_mtime == 1
+
+
+def test_a_tree_that_goes_back_in_time_is_compiled_again(stock: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    build.sync(stock, copy)
+    os.utime(copy / "Makefile", (1, 1))
+    (stock / "mm/vmstat.c").write_text("as it was last year\n")
+    os.utime(stock / "mm/vmstat.c", (2, 2))
+    built = time.time() - 60
+    build.sync(stock, copy)
+    assert tree_of(copy) == tree_of(stock)
+    assert (copy / "mm/vmstat.c").stat().st_mtime > built
+    assert (copy / "Makefile").stat().st_mtime == 1  # the same: stays
+
+
+def test_the_series_begins_with_the_stock_kernels_objects(tmp_path: Path) -> None:
+    stock, series = tmp_path / "stock", tmp_path / "series"
+    for name, text in (("a.c", "a\n"), ("b.c", "b\n"), ("c.h", "c\n")):
+        (stock / name).parent.mkdir(exist_ok=True)
+        (stock / name).write_text(text)
+    (stock / "Makefile").write_text(
+        # A small kbuild: an object is built when what it was made from is newer, or its command is another.
+        "all: a.o b.o\n"
+        "%.o: $(srctree)/%.c FORCE\n"
+        "\t@c='cat $(srctree)/$*.c $(DEPS_$*)'; f=.$@.cmd; t=;"
+        " for p in $(srctree)/$*.c $(DEPS_$*); do [ $$p -nt $@ ] && t=1; done;"
+        ' if [ -n "$$t" ] || [ "$$(cat $$f 2>/dev/null)" != "$$c" ]; then $$c >$@; echo "$$c" >$$f; echo $@ >>built; fi\n'
+        "DEPS_a := $(srctree)/c.h\n"
+        "FORCE:\n"
+    )
+    build.farm(stock, "1", series, {"c.h": b"ours\n"})
+    os.utime(series / "c.h", (1, 1))  # rendered before the stock kernel was built
+
+    def make(obj: Path, tree: Path) -> str:
+        (obj / "src").unlink(missing_ok=True)
+        (obj / "src").symlink_to(tree)
+        (obj / "built").unlink(missing_ok=True)
+        command = ["make", "-s", "-C", obj, "-f", tree / "Makefile", f"srctree={obj}/src"]
+        subprocess.run(command, check=True, capture_output=True)
+        return (obj / "built").read_text() if (obj / "built").exists() else ""
+
+    one, two = tmp_path / "obj-stock", tmp_path / "obj-series"
+    one.mkdir()
+    build._begin(one, two, series, ["c.h"])
+    assert not two.exists()  # nothing was built yet: nothing to begin with
+    assert make(one, stock) == "a.o\nb.o\n"
+    (one / "lab.built").write_text("stock")
+    build._begin(one, two, series, ["c.h"])
+    assert not (two / "lab.built").exists()
+    assert (tmp_path / "files-obj-series").read_text() == "1"
+    assert make(two, series) == "a.o\n" and (two / "a.o").read_text() == "a\nours\n"
+    assert make(one, stock) == ""
+
+
 def test_an_interrupted_farm_is_looked_at_whole(stock: Path, tmp_path: Path) -> None:
     series = tmp_path / "series"
     build.farm(stock, "1", series, FIRST)
@@ -248,7 +313,7 @@ def test_the_users_own_tree_is_never_written_and_its_build_products_stay_behind(
         (own / product).parent.mkdir(parents=True, exist_ok=True)
         (own / product).write_text("product\n")
     kernel = Kernel("own", own, tmp_path / "cache")
-    monkeypatch.setattr(render, "files", lambda kernel: FIRST)
+    monkeypatch.setattr(render, "render", lambda kernel: render.Rendering([render.Commit("0001-x", "x", FIRST)]))
     before = {path: path.lstat().st_mtime_ns for path in own.rglob("*")}
     series = build.source(kernel, "series")
     stock = build.source(kernel, "stock")
@@ -280,7 +345,7 @@ def test_of_a_git_tree_the_commit_is_built(stock: Path, tmp_path: Path, monkeypa
     git("commit", "-q", "-m", "one")
     (stock / "untracked.c").write_text("not yet\n")
     kernel = Kernel("own", stock, tmp_path / "cache")
-    monkeypatch.setattr(render, "files", lambda kernel: FIRST)
+    monkeypatch.setattr(render, "render", lambda kernel: render.Rendering([render.Commit("0001-x", "x", FIRST)]))
     copy = build.source(kernel, "stock")
     assert not (copy / "untracked.c").exists() and (copy / "mm/migrate.c").exists()
     os.utime(copy / "mm/migrate.c", (1, 1))

@@ -28,7 +28,7 @@ def rendered(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, st
     """The C files of the series in mm/ and drivers/, on each stand-in."""
     place = tmp_path_factory.mktemp("standins")
     return {
-        name: {path: data.decode() for path, data in render.files(stand_in(name, place)).items()
+        name: {path: data.decode() for path, data in render.render(stand_in(name, place)).files().items()
                if path.endswith(".c") and path.startswith(("mm/", "drivers/"))}
         for name in STANDINS
     }  # fmt: skip

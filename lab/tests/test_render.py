@@ -105,7 +105,7 @@ def edited(repo: Path, kernel: Kernel, rules: str, path: str = "mm/migrate.c") -
     """The file after a commit that has these rules only."""
     kind = "cocci" if path.endswith(".c") else "sed"
     commit(repo, {f"{path}.{kind}": rules})
-    return render.files(kernel)[path].decode()
+    return render.render(kernel).files()[path].decode()
 
 
 def state(top: Path) -> dict[str, str]:
@@ -350,7 +350,7 @@ def test_message_has_subject_and_body(repo: Path, kernel: Kernel, message: str) 
 def test_gone_does_not_count_lines_of_the_series(repo: Path, kernel: Kernel) -> None:
     commit(repo, {"mm/migrate.c.cocci": "@first@\n@@\n-one();\n+renamed_one();\n+old();\n"}, slug="0001-first")
     commit(repo, {"mm/migrate.c.cocci": "// gone: \\bold\\(\n@second@\n@@\n-two();\n+duo();\n"}, slug="0002-second")
-    assert "	old();\n" in render.files(kernel)["mm/migrate.c"].decode()
+    assert "	old();\n" in render.render(kernel).files()["mm/migrate.c"].decode()
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def test_directives_see_earlier_commits_and_labels_order_edits(repo: Path, kerne
         "mm/absent.sed": "# where: x\nd\n",
     }, slug="0002-second")
     assert [one.slug for one in render.commits(kernel)] == ["0001-first", "0002-second"]
-    objects = {upto: re.findall(r"(\w+)\.o", render.files(kernel, upto)["mm/Makefile"].decode()) for upto in (1, None)}
+    objects = {upto: re.findall(r"(\w+)\.o", render.render(kernel).files(upto)["mm/Makefile"].decode()) for upto in (1, None)}
     assert objects == {1: ["migrate", "gate", "vmscan"], None: ["migrate", "gate", "newest", "vmscan"]}
 
 
@@ -467,9 +467,10 @@ def test_tree_has_the_series_as_commits(two: Path, kernel: Kernel) -> None:
     place = render.tree(kernel)
     assert git(place, "log", "--format=%s by %cn").splitlines() == [
         "mm: do 0002-second by Ann Author", "mm: do 0001-first by Ann Author", "Linux 5.15.7 by Ann Author"]
-    assert {path: (place / path).read_bytes() for path in render.files(kernel)} == render.files(kernel)
+    files = render.render(kernel).files()
+    assert {path: (place / path).read_bytes() for path in files} == files
     told = "".join(file.read_text() for file in (kernel.build / "series").iterdir())
-    for path in render.files(kernel):  # the blob ids that the patches name are those of the whole tree
+    for path in files:  # the blob ids that the patches name are those of the whole tree
         assert f"..{git(place, 'rev-parse', f'HEAD:{path}')[:12]}" in told
 
 
