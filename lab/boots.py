@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from . import build, guest, render
@@ -17,7 +19,10 @@ GATE = "/sys/kernel/mm/numa/demotion_gate"
 COUNTERS = "/sys/kernel/debug/demotion_gate"
 # Under TCG, on a machine that does something else as well.
 BOOT_SECONDS = {"plain": 60, "debug": 180, "kasan": 300, "kcsan": 300}
+BOOT_WORDS = {"kcsan": "panic_on_warn=0"}  # it reports the kernel's own races as well, and those are no splats here
 TEST_SECONDS = 1800
+KCSAN = "/sys/kernel/debug/kcsan"
+WATCHED = 1000  # accesses: less is no look
 
 # Which selftest cases a topology cannot show, by a pattern of their names. What skips and is not in here has failed.
 NO_SECOND_NODE = "one node has memory"
@@ -162,17 +167,36 @@ def counted(machine: Guest, cycles: int = 100) -> None:
     machine.sh(f"echo auto >{GATE}/policy")
 
 
+@contextlib.contextmanager
+def series_boot(
+    kernel: Kernel, variant: str, topology: str, log: Path, *, append: str = "", programs: Sequence[Path] = ()
+) -> Iterator[Guest]:
+    """A guest with the series kernel of that variant: with the time and the words its checkers need."""
+    image, words = build.image(kernel, "series", variant), f"{BOOT_WORDS.get(variant, '')} {append}"
+    seconds = BOOT_SECONDS[variant]
+    with guest.boot(image, topology, log=log, append=words, programs=programs, timeout=seconds) as machine:
+        yield machine
+        if variant == "kcsan":
+            have_watched(machine.read(KCSAN))
+
+
+def have_watched(counters: str) -> None:
+    """KCSAN is quiet when it is off, too."""
+    found = {name: int(number) for name, number in re.findall(r"^(\w+): (\d+)$", counters, re.M)}
+    if not found.get("enabled") or found.get("setup_watchpoints", 0) < WATCHED:
+        expected = f"KCSAN to be on, and to have watched {WATCHED} accesses"
+        raise LabError(KCSAN, expected=expected, found=counters, do="see lab/config/kcsan.config")
+
+
 def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str, logs: Path) -> None:
     """Everything that is tried in one boot."""
     name = f"{kernel.name} {variant} {topology}:"
     log = logs / f"{variant}-{topology}.console"
     unit_tests = "debug" in build.VARIANTS[variant]
     try:
-        image, programs = build.image(kernel, "series", variant), [build.selftest(kernel)]
         # Without default symbols, KUnit waits to be asked; a kernel without it does not know the parameter.
-        with guest.boot(
-            image, topology, log=log, append="kunit.enable=1", programs=programs, timeout=BOOT_SECONDS[variant]
-        ) as machine:
+        append, programs = "kunit.enable=1", [build.selftest(kernel)]
+        with series_boot(kernel, variant, topology, log, append=append, programs=programs) as machine:
             if unit_tests:
                 run_kunit(results, machine, name, kunit_declared(kernel, topology))
             else:

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import build, guest
-from .boots import BOOT_SECONDS, GATE, WORDS, counters, gate, targets, tells_tiers
+from .boots import GATE, WORDS, counters, gate, series_boot, targets, tells_tiers
 from .common import LabError
 from .guest import Guest
 from .kernels import Kernel
@@ -184,13 +183,12 @@ def machine_faults(results: Results, machine: Guest, kernel: Kernel, name: str, 
 
 def run(results: Results, kernel: Kernel, variant: str, logs: Path) -> None:
     """Cancelled events in every machine that has some to show."""
-    image = build.image(kernel, "series", variant)
     for topology, priority, plugged in MACHINES:
         name = f"{kernel.name} {variant} {topology} faults{f' (injector first)' if priority else ''}:"
         log = logs / f"faults-{variant}-{topology}-{priority}.console"
         append = f"memory-notifier-error-inject.priority={priority}"
         try:
-            with guest.boot(image, topology, log=log, append=append, timeout=BOOT_SECONDS[variant]) as machine:
+            with series_boot(kernel, variant, topology, log, append=append) as machine:
                 if plugged:
                     machine.plug()
                 machine_faults(results, machine, kernel, name, plugged)

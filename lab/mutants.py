@@ -201,6 +201,17 @@ MUTANTS = (
         "\tif (0) {\n\t\t*targets = NODE_MASK_NONE;",
         "kunit tiered", r"kunit demotion_gate_lookup_test", file=TIERS, tiers=True,
     ),
+    # Marks on what is read without a lock
+    Mutant(
+        "policy-written-plainly", "who reads the policy meanwhile may get anything",
+        "\tWRITE_ONCE(demotion_gate_policy, policy);", "\tdemotion_gate_policy = policy;",
+        "kcsan storm", r"quiet to the end",
+    ),
+    Mutant(
+        "counter-written-plainly", "who reads a counter meanwhile may get anything",
+        "\t\tWRITE_ONCE(demotion_skipped, demotion_skipped + 1);", "\t\tdemotion_skipped++;",
+        "kcsan storm", r"quiet to the end",
+    ),
 )  # fmt: skip
 
 
@@ -269,9 +280,7 @@ def kunit(topology: str) -> Check:
     def perform(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
         name, log = f"{kernel.name} debug {topology}:", logs / f"kunit-{topology}.console"
         with results.case(f"{name} quiet to the end"):
-            image = build.image(kernel, "series", "debug")
-            seconds = boots.BOOT_SECONDS["debug"]
-            with guest.boot(image, topology, log=log, append="kunit.enable=1", timeout=seconds) as machine:
+            with boots.series_boot(kernel, "debug", topology, log, append="kunit.enable=1") as machine:
                 boots.run_kunit(results, machine, name, boots.kunit_declared(kernel, topology))
 
     return Check("debug", perform)
@@ -293,6 +302,9 @@ CHECKS: dict[str, Check] = {
     "parameter": Check("plain", boots.parameter),
     "storm": Check(
         "debug", lambda results, kernel, logs, seed: storm.run(results, kernel, "debug", logs, STORM_SECONDS, seed)
+    ),
+    "kcsan storm": Check(
+        "kcsan", lambda results, kernel, logs, seed: storm.run(results, kernel, "kcsan", logs, STORM_SECONDS, seed)
     ),
 }
 

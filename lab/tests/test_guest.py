@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import build, guest, render
+from lab import boots, build, guest, render
 from lab.common import LabError
 from lab.kernels import Kernel
 
@@ -82,7 +82,8 @@ SPLATS = {
     "hard lockup": "[   40.1] NMI watchdog: Watchdog detected hard LOCKUP on cpu 1",
     "hung task": "[   60.1] INFO: task sh:77 blocked for more than 40 seconds.",
     "kasan": "[    6.1] BUG: KASAN: slab-use-after-free in demotion_targets_show+0x1/0x2",
-    "kcsan": "[    6.1] BUG: KCSAN: data-race in demotion_gate_count / open_show",
+    "kcsan": "[    6.1] BUG: KCSAN: data-race in demotion_gate_set_policy / policy_show",
+    "kcsan, one side": "[    6.1] BUG: KCSAN: data-race in node_is_toptier",
     "kmemleak": "[    6.1] kmemleak: 2 new suspected memory leaks (see /sys/kernel/debug/kmemleak)",
     "ubsan": "[    6.1] UBSAN: array-index-out-of-bounds in mm/migrate.c:1:2",
     "debug objects": "[    6.1] ODEBUG: free active (active state 0) object: 00 object type: work_struct",
@@ -120,6 +121,21 @@ SeaBIOS (version 1.16.2-debian-1.16.2-1)\r
 def test_a_splat_is_found(kind: str) -> None:
     message = re.sub(r"^\[[^]]*\](\[[^]]*\])? ", "", SPLATS[kind].strip())
     assert guest.splats(f"{CLEAN}{SPLATS[kind]}\n{CLEAN}") == [message]
+
+
+def test_a_race_of_the_kernels_own_is_not_of_the_series() -> None:
+    console = "[ 6.1] BUG: KCSAN: data-race in hrtimer_active / task_tick_fair\n"
+    assert guest.splats(console) == [] and guest.first_splat(console) == ""
+
+
+WATCHING = "enabled: 1\nused_watchpoints: 0\nsetup_watchpoints: 2152\ndata_races: 0\n\nblacklisted functions: none\n"
+
+
+def test_kcsan_that_did_not_look_is_an_error() -> None:
+    boots.have_watched(WATCHING)
+    for off in (WATCHING.replace("enabled: 1", "enabled: 0"), WATCHING.replace("2152", "12"), ""):
+        with pytest.raises(LabError, match="KCSAN to be on"):
+            boots.have_watched(off)
 
 
 def test_a_sound_kernels_console_has_no_splats() -> None:
