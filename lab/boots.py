@@ -19,7 +19,6 @@ GATE = "/sys/kernel/mm/numa/demotion_gate"
 COUNTERS = "/sys/kernel/debug/demotion_gate"
 # Under TCG, on a machine that does something else as well.
 BOOT_SECONDS = {"plain": 60, "debug": 180, "kasan": 300, "kcsan": 300}
-BOOT_WORDS = {"kcsan": "panic_on_warn=0"}  # it reports the kernel's own races as well, and those are no splats here
 TEST_SECONDS = 1800
 KCSAN = "/sys/kernel/debug/kcsan"
 WATCHED = 1000  # accesses: less is no look
@@ -172,7 +171,7 @@ def series_boot(
     kernel: Kernel, variant: str, topology: str, log: Path, *, append: str = "", programs: Sequence[Path] = ()
 ) -> Iterator[Guest]:
     """A guest with the series kernel of that variant: with the time and the words its checkers need."""
-    image, words = build.image(kernel, "series", variant), f"{BOOT_WORDS.get(variant, '')} {append}"
+    image, words = build.image(kernel, "series", variant), f"{build.BOOT_WORDS.get(variant, '')} {append}"
     seconds = BOOT_SECONDS[variant]
     with guest.boot(image, topology, log=log, append=words, programs=programs, timeout=seconds) as machine:
         yield machine

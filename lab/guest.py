@@ -137,7 +137,7 @@ _SPLATS = re.compile(
 
 
 # KCSAN names the two functions that race. Races of the kernel's own are many, and not what is tried here.
-_FOREIGN_RACE = re.compile(r"^BUG: KCSAN: (?!.*(?:demotion|tier|\bpolicy_(?:show|store)\b|\bopen_show\b))")
+_FOREIGN_RACE = re.compile(r"^BUG: KCSAN: (?!.*(?:demotion|tier|migrate_(?:on_reclaim|target)|node_get_allowed|\bpolicy_(?:show|store)\b|\bopen_show\b))")
 SPLAT_LINES = 150
 
 
@@ -597,7 +597,7 @@ def accel(image: Path) -> str:
     if os.access("/dev/kvm", os.R_OK | os.W_OK):
         with tempfile.TemporaryDirectory(prefix="lab-") as folder, contextlib.suppress(LabError):
             log = Path(folder) / "console"
-            with _running(image, TOPOLOGIES["one"], 2, "kvm", "", (), log, PROBE_SECONDS) as guest:
+            with _running(image, TOPOLOGIES["one"], 2, "kvm", "panic_on_warn=0", (), log, PROBE_SECONDS) as guest:
                 guest.sh("true", timeout=5)
             answer = "kvm"
     say("guests run under KVM" if answer == "kvm" else "guests run under TCG: there is no KVM here that runs one")
@@ -694,7 +694,8 @@ def main(words: Sequence[str] | None = None) -> int:
         shell(image, given.topology, given.cpus)
         return 0
     log = BUILD / kernel.name / "logs" / f"run-{given.topology}.console"
-    with boot(image, given.topology, cpus=given.cpus, log=log) as guest:
+    append = build.BOOT_WORDS.get(given.variant, "")
+    with boot(image, given.topology, cpus=given.cpus, log=log, append=append) as guest:
         output = guest.sh(given.script, timeout=600, check=False)
         print(output.text, end="")
     return output.status

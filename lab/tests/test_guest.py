@@ -312,6 +312,25 @@ def test_the_series_begins_with_the_stock_kernels_objects(tmp_path: Path) -> Non
     assert make(one, stock) == ""
 
 
+def test_the_compiler_cache_never_gives_another_kernel(tmp_path: Path) -> None:
+    """What .incbin brings in is in no header and no command, and the compressed kernel is brought in so."""
+    (tmp_path / "piggy.S").write_text('.incbin "kernel"\n')
+    (tmp_path / "c.c").write_text("int c;\n")
+    (tmp_path / "Makefile").write_text(
+        "all: piggy.o c.o\n%.o: %.S\n\t$(CC) -MMD -c -o $@ $<\n%.o: %.c\n\t$(CC) -MMD -c -o $@ $<\n"
+    )
+    env = os.environ | build.ENVIRONMENT | {"CCACHE_DIR": str(tmp_path / "ccache")}
+    for kernel in (b"one", b"two"):
+        (tmp_path / "kernel").write_bytes(kernel)
+        for name in ("piggy.o", "c.o"):
+            (tmp_path / name).unlink(missing_ok=True)
+        done = subprocess.run(["make", "-C", tmp_path, *build._cc_quick()], env=env, capture_output=True, text=True)
+        assert not done.returncode, done.stderr
+        assert kernel in (tmp_path / "piggy.o").read_bytes()
+    stats = subprocess.run(["ccache", "--print-stats"], env=env, capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^direct_cache_hit\t1$", stats, re.M), stats  # the second c.o, without a preprocessor
+
+
 def test_an_interrupted_farm_is_looked_at_whole(stock: Path, tmp_path: Path) -> None:
     series = tmp_path / "series"
     build.farm(stock, "1", series, FIRST)
