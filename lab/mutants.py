@@ -201,6 +201,12 @@ MUTANTS = (
         "\tif (0) {\n\t\t*targets = NODE_MASK_NONE;",
         "kunit tiered", r"kunit demotion_gate_lookup_test", file=TIERS, tiers=True,
     ),
+    # Memory
+    Mutant(
+        "one-node-too-many", "closing writes behind the array of the targets",
+        "node_demotion && node < nr_node_ids;", "node_demotion && node <= nr_node_ids;",
+        "kasan one", r"quiet to the end", file=KEEPER, tiers=True,
+    ),
     # Marks on what is read without a lock
     Mutant(
         "policy-written-plainly", "who reads the policy meanwhile may get anything",
@@ -299,6 +305,7 @@ CHECKS: dict[str, Check] = {
     **{f"plain {topology}": booted("plain", topology) for topology in guest.TOPOLOGIES},
     "faults": Check("plain", lambda results, kernel, logs, _: faults.run(results, kernel, "plain", logs)),
     **{f"debug {topology}": booted("debug", topology) for topology in guest.TOPOLOGIES},
+    "kasan one": booted("kasan", "one"),
     "parameter": Check("plain", boots.parameter),
     "storm": Check(
         "debug", lambda results, kernel, logs, seed: storm.run(results, kernel, "debug", logs, STORM_SECONDS, seed)
