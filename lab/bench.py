@@ -498,7 +498,7 @@ def image_name(kind: str, variant: str) -> str:
 
 
 def images_of(kernel: Kernel, design: Design) -> dict[str, Path]:
-    """The kernels the design boots, built if they are not there yet: stock first, the series begins with its objects."""
+    """The kernels the design boots, built if need be: stock first, as the series begins with its objects."""
     kinds = {(kind_of(arm), part.variant) for part in design.parts for arm in part.arms}
     built = sorted(kinds, reverse=True)
     return {image_name(kind, variant): build.image(kernel, kind, variant) for kind, variant in built}

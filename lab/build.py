@@ -217,7 +217,7 @@ def _rendered(kernel: Kernel, which: str) -> Mapping[str, bytes]:
 
 @contextlib.contextmanager
 def instead(rendered: Mapping[str, bytes]) -> Iterator[None]:
-    """Within this block the series is these files: rendered before, the first of its commits, or with a fault planted."""
+    """Within this block the series is these files: rendered before, the first commit, or with a fault planted."""
     global _rendered
     real, files = _rendered, {"series": dict(rendered), "stock": {}}
     _rendered = lambda kernel, which: files[which]  # noqa: E731
@@ -318,7 +318,7 @@ def _count_of(obj: Path) -> Path:
 
 
 def _begin(stock: Path, obj: Path, tree: Path, rendered: Iterable[str]) -> None:
-    """Begin the objects of the series as a copy of the stock kernel's: `make` then compiles only what the series changes.
+    """Begin the objects of the series as a copy of the stock kernel's: `make` then compiles only what differs.
 
     ccache does not see that the rest stays the same: all files include autoconf.h, and that differs by a symbol.
     """

@@ -137,7 +137,10 @@ _SPLATS = re.compile(
 
 
 # KCSAN names the two functions that race. Races of the kernel's own are many, and not what is tried here.
-_FOREIGN_RACE = re.compile(r"^BUG: KCSAN: (?!.*(?:demotion|tier|migrate_(?:on_reclaim|target)|node_get_allowed|\bpolicy_(?:show|store)\b|\bopen_show\b))")
+_FOREIGN_RACE = re.compile(
+    r"^BUG:\ KCSAN:\ (?!.*(?:demotion|tier|migrate_(?:on_reclaim|target)|node_get_allowed"
+    r"|\bpolicy_(?:show|store)\b|\bopen_show\b))"
+)
 SPLAT_LINES = 150
 
 

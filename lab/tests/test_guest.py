@@ -284,7 +284,8 @@ def test_the_series_begins_with_the_stock_kernels_objects(tmp_path: Path) -> Non
         "%.o: $(srctree)/%.c FORCE\n"
         "\t@c='cat $(srctree)/$*.c $(DEPS_$*)'; f=.$@.cmd; t=;"
         " for p in $(srctree)/$*.c $(DEPS_$*); do [ $$p -nt $@ ] && t=1; done;"
-        ' if [ -n "$$t" ] || [ "$$(cat $$f 2>/dev/null)" != "$$c" ]; then $$c >$@; echo "$$c" >$$f; echo $@ >>built; fi\n'
+        ' if [ -n "$$t" ] || [ "$$(cat $$f 2>/dev/null)" != "$$c" ]; then'
+        ' $$c >$@; echo "$$c" >$$f; echo $@ >>built; fi\n'
         "DEPS_a := $(srctree)/c.h\n"
         "FORCE:\n"
     )

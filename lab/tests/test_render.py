@@ -388,7 +388,8 @@ def test_directives_see_earlier_commits_and_labels_order_edits(repo: Path, kerne
         "mm/absent.sed": "# where: x\nd\n",
     }, slug="0002-second")
     assert [one.slug for one in render.commits(kernel)] == ["0001-first", "0002-second"]
-    objects = {upto: re.findall(r"(\w+)\.o", render.render(kernel).files(upto)["mm/Makefile"].decode()) for upto in (1, None)}
+    made = render.render(kernel)
+    objects = {upto: re.findall(r"(\w+)\.o", made.files(upto)["mm/Makefile"].decode()) for upto in (1, None)}
     assert objects == {1: ["migrate", "gate", "vmscan"], None: ["migrate", "gate", "newest", "vmscan"]}
 
 
