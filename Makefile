@@ -26,7 +26,7 @@ demo: ## all set-up, then build, boot, compare, toggle the gate, and write the r
 check: setup ## all tests; ends with `N passed, N failed`
 	@$(LAB).check $(TREE) $(ARGS)
 
-check-all: setup ## check, and the slow part: the config matrix, the sanitizers, the storm, the planted faults
+check-all: setup ## check, and the slow part: the first commit alone, the config matrix, KASAN, KCSAN, the planted faults
 	@$(LAB).check $(TREE) --all $(ARGS)
 
 check-mutants: setup ## the planted faults alone
