@@ -38,6 +38,9 @@ VARIANTS: dict[str, tuple[str, ...]] = {  # variant -> the fragments it adds to 
     "kcsan": ("kcsan",),
 }
 BOOT_WORDS = {"kcsan": "panic_on_warn=0"}  # it reports the kernel's own races as well, and those are no splats here
+# All that reads or writes what the series keeps, or calls it. KCSAN takes samples: of these alone it can take many.
+WATCHED = ("demotion_gate", "node_demotion", "memory-tiers", "migrate", "vmscan", "vmstat", "node")
+MAKE_WORDS = {"kcsan": ("KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{stem}.o=y" for stem in WATCHED))}
 IMAGE = Path("arch/x86/boot/bzImage")
 FILES_OF_A_BUILD = 1450  # until a first build has counted them
 PRODUCT = re.compile(  # what a build leaves in a source tree
@@ -440,6 +443,8 @@ def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
     rendered = _rendered(kernel, which)
     with kernel.lock():
         obj, state = _objects(kernel, which, variant, rendered)
+    words = MAKE_WORDS.get(variant, ())
+    state += "".join(words)
     with locked(_lock_of(obj)):  # another kernel's guests need not wait for this build
         stamp, counted = obj / "lab.built", _count_of(obj)
         if stamp.exists() and stamp.read_text() == state and (obj / IMAGE).exists():
@@ -450,7 +455,7 @@ def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
         what = f"building {kernel.name} {which}" + (f" ({variant})" if variant != "plain" else "")
         first = fresh and not counted.exists()
         say(f"{what}, log in {obj}/lab.log" + (": the first time takes minutes" if first else ""))
-        command = [*_make((obj / "src").resolve(), obj), _jobs(), *_cc_quick(), "bzImage"]
+        command = [*_make((obj / "src").resolve(), obj), _jobs(), *_cc_quick(), *words, "bzImage"]
         done = compile_kernel(command, what, obj / "lab.log", total)
         packed = obj / IMAGE.parent / "compressed/vmlinux.bin.gz"
         if packed.read_bytes() not in (obj / IMAGE).read_bytes():

@@ -78,7 +78,7 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
         for variant in ("kasan", "kcsan"):
             for topology in guest.TOPOLOGIES:
                 boots.topology_boot(results, kernel, variant, topology, logs)
-        storm.run(results, kernel, "kcsan", logs, mutants.STORM_SECONDS, seed)
+        storm.races(results, kernel, logs, seed)
         here.prove(results, kernel)
         mutants.run(results, kernel, logs, seed)
 

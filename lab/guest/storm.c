@@ -46,16 +46,20 @@
 static const char usage[] =
 	"usage: storm [OPTION]... ROLE...   run a worker of each role at once, then put everything back\n"
 	"       storm [OPTION]... fuzz      write random and almost valid words to the policy file\n"
-	"Roles: policy, cpu, block, reclaim, read.\n"
+	"Roles: policy, close, cpu, block, reclaim, read, poll. `close` writes only what leaves the gate of a machine\n"
+	"with one node closed; `poll` reads the gate's files as fast as it can.\n"
 	"  --seconds S   how long (default 10)\n"
 	"  --tries N     words to write (default 1000)\n"
 	"  --seed N      where the random sequences start (default 1)\n"
+	"  --eager       no pauses\n"
 	"  --lock DIR    open memory blocks' files only while this directory is made by us (default: at any time)\n"
 	"Prints `name value` lines; exits with 1 if a worker found a fault, did not end, or could not put back.\n";
 
-static const char * const words[] = { "auto", "always", "never" };
+enum policy { AUTO, NEVER, ALWAYS, NR_POLICIES };
+
+static const char * const words[] = { [AUTO] = "auto", [NEVER] = "never", [ALWAYS] = "always" };
 static const char * const marked[] = {
-	"[auto] always never\n", "auto [always] never\n", "auto always [never]\n",
+	[AUTO] = "[auto] always never\n", [NEVER] = "auto always [never]\n", [ALWAYS] = "auto [always] never\n",
 };
 
 enum count {
@@ -88,6 +92,7 @@ static struct worker *self;
 static uint64_t state;
 static volatile sig_atomic_t stopped;
 static const char *block_lock;
+static bool eager;
 
 /* xorshift64*: small, and the same everywhere. */
 static uint32_t draw(uint32_t below)
@@ -125,7 +130,7 @@ static __attribute__((format(printf, 1, 2))) void fault(const char *format, ...)
 
 static void rest(unsigned int milliseconds)
 {
-	if (milliseconds)
+	if (milliseconds && !eager)
 		usleep(1000 * draw(milliseconds));
 }
 
@@ -179,10 +184,10 @@ static long get_number(const char *path)
 
 /* Policy */
 
-static void be_policy(void)
+static void write_policies(int below)
 {
 	while (!shared->stop) {
-		int which = draw(3);
+		int which = draw(below);
 		char text[16];
 		size_t length = snprintf(text, sizeof(text), "%s%s", words[which], draw(2) ? "\n" : "");
 		ssize_t ret = put(POLICY, text, length);
@@ -190,9 +195,19 @@ static void be_policy(void)
 		if (ret != (ssize_t)length)
 			fault("writing %s to the policy returned %zd", words[which], ret);
 		self->counts[DONE]++;
-		self->counts[OPENING] += which != 2;
+		self->counts[OPENING] += which != NEVER;
 		rest(30);
 	}
+}
+
+static void be_policy(void)
+{
+	write_policies(NR_POLICIES);
+}
+
+static void be_close(void)
+{
+	write_policies(ALWAYS);
 }
 
 /* CPUs */
@@ -394,7 +409,7 @@ static void check_policy(void)
 	char text[64];
 
 	get(POLICY, text, sizeof(text));
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < NR_POLICIES; i++)
 		if (!strcmp(text, marked[i]))
 			return;
 	fault("policy reads '%s'", text);
@@ -455,6 +470,19 @@ static void be_reader(void)
 	}
 }
 
+static void be_poll(void)
+{
+	static const char * const paths[] = { POLICY, GATE_OPEN, COUNTERS "rebuilds", COUNTERS "skipped" };
+	char text[64];
+
+	while (!shared->stop) {
+		for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+			if (get(paths[i], text, sizeof(text)) <= 0)
+				fault("%s reads nothing", paths[i]);
+		self->counts[DONE]++;
+	}
+}
+
 /* Input for the policy file */
 
 static size_t random_bytes(char *to)
@@ -468,7 +496,7 @@ static size_t random_bytes(char *to)
 
 static size_t random_word(char *to)
 {
-	return sprintf(to, "%s%s", words[draw(3)], draw(2) ? "\n" : "");
+	return sprintf(to, "%s%s", words[draw(NR_POLICIES)], draw(2) ? "\n" : "");
 }
 
 static size_t insert(char *text, size_t length, size_t at, char byte)
@@ -526,7 +554,7 @@ static int meaning(const char *text, size_t length)
 {
 	if (length && text[length - 1] == '\n')
 		length--;
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < NR_POLICIES; i++)
 		if (length == strlen(words[i]) && !memcmp(text, words[i], length))
 			return i;
 	return -1;
@@ -537,7 +565,7 @@ static int current_policy(void)
 	char text[64];
 
 	get(POLICY, text, sizeof(text));
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < NR_POLICIES; i++)
 		if (!strcmp(text, marked[i]))
 			return i;
 	return -1;
@@ -605,8 +633,8 @@ static const struct {
 	const char *name;
 	void (*work)(void);
 } roles[] = {
-	{ "policy", be_policy }, { "cpu", be_cpu }, { "block", be_block }, { "reclaim", be_reclaim },
-	{ "read", be_reader },
+	{ "policy", be_policy }, { "close", be_close }, { "cpu", be_cpu }, { "block", be_block },
+	{ "reclaim", be_reclaim }, { "read", be_reader }, { "poll", be_poll },
 };
 
 static void on_signal(int signal)
@@ -724,7 +752,7 @@ int main(int argc, char **argv)
 	static const struct option options[] = {
 		{ "seconds", required_argument, NULL, 's' }, { "tries", required_argument, NULL, 't' },
 		{ "seed", required_argument, NULL, 'n' },    { "help", no_argument, NULL, 'h' },
-		{ "lock", required_argument, NULL, 'l' },
+		{ "lock", required_argument, NULL, 'l' },    { "eager", no_argument, NULL, 'e' },
 		{ }
 	};
 	struct sigaction action = { .sa_handler = on_signal };
@@ -743,6 +771,9 @@ int main(int argc, char **argv)
 			break;
 		case 'l':
 			block_lock = optarg;
+			break;
+		case 'e':
+			eager = true;
 			break;
 		case 'n':
 			seed = strtoull(optarg, NULL, 10);

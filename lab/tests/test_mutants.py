@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -61,13 +62,33 @@ def test_a_file_that_is_not_rendered_is_an_error() -> None:
         plant(FAULT, "f.c", {})
 
 
+def empty_kernel(folder: Path) -> Kernel:
+    (folder / "stock").mkdir()
+    (folder / "stock.from").write_text("nothing")
+    return Kernel("k", folder / "stock", folder)
+
+
+@pytest.mark.parametrize(("check", "threads"), [("storm", "single"), ("races", "multi")])
+def test_cpus_take_turns_but_where_races_are_looked_for(
+    check: str, threads: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KCSAN sees nothing where they do, and all else may die of a key that flips where they do not."""
+    kernel, commands = empty_kernel(tmp_path), []
+
+    def command(*_: object) -> None:
+        commands.extend(guest._command(tmp_path, tmp_path, guest.TOPOLOGIES["one"], None, "tcg", ""))
+
+    monkeypatch.setattr(mutants.build, "image", lambda *_: tmp_path)
+    monkeypatch.setitem(CHECKS, check, replace(CHECKS[check], perform=command))
+    mutants.perform(check, kernel, {}, tmp_path, 1)
+    assert f"tcg,thread={threads}" in commands
+
+
 def test_each_kernel_that_is_tried_has_the_files_it_is_to_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One run builds kernels with many different faults: none may get the files of the one before."""
-    (tmp_path / "stock").mkdir()
-    (tmp_path / "stock.from").write_text("nothing")
-    kernel = Kernel("k", tmp_path / "stock", tmp_path)
+    kernel = empty_kernel(tmp_path)
     built: list[bytes] = []
 
     def image(kernel: Kernel, which: str, variant: str) -> Path:
