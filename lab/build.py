@@ -39,8 +39,8 @@ VARIANTS: dict[str, tuple[str, ...]] = {  # variant -> the fragments it adds to 
 }
 BOOT_WORDS = {"kcsan": "panic_on_warn=0"}  # it reports the kernel's own races as well, and those are no splats here
 # All that reads or writes what the series keeps, or calls it. KCSAN takes samples: of these alone it can take many.
-WATCHED = ("demotion_gate", "node_demotion", "memory-tiers", "migrate", "vmscan", "vmstat", "node")
-MAKE_WORDS = {"kcsan": ("KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{stem}.o=y" for stem in WATCHED))}
+KCSAN_WATCHES = ("demotion_gate", "node_demotion", "memory-tiers", "migrate", "vmscan", "vmstat", "node")
+MAKE_WORDS = {"kcsan": ("KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{stem}.o=y" for stem in KCSAN_WATCHES))}
 IMAGE = Path("arch/x86/boot/bzImage")
 FILES_OF_A_BUILD = 1450  # until a first build has counted them
 PRODUCT = re.compile(  # what a build leaves in a source tree

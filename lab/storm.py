@@ -62,9 +62,9 @@ STORMS = (
 # once, which `one_thread()` does not let them; hence nothing that flips the key.
 RACE_SECONDS = 30
 RACES = (
-    Storm("one", ("poll", "poll", "close", "cpu", "block"), eager=True),
-    Storm("two-socket", ("poll", "poll", "read", "cpu", "block"), eager=True),
-    Storm("tiered", ("poll", "read", "read", "cpu"), eager=True, policy="always"),  # so all targets are built anew
+    Storm("one", (*WORKERS, "close"), eager=True),
+    Storm("two-socket", WORKERS, eager=True),
+    Storm("tiered", ("cpu", "read", "read"), eager=True, policy="always"),  # so all targets are built anew
 )
 
 

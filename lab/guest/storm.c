@@ -46,8 +46,8 @@
 static const char usage[] =
 	"usage: storm [OPTION]... ROLE...   run a worker of each role at once, then put everything back\n"
 	"       storm [OPTION]... fuzz      write random and almost valid words to the policy file\n"
-	"Roles: policy, close, cpu, block, reclaim, read, poll. `close` writes only what leaves the gate of a machine\n"
-	"with one node closed; `poll` reads the gate's files as fast as it can.\n"
+	"Roles: policy, close, cpu, block, reclaim, read. `close` writes only what leaves the gate of a machine with\n"
+	"one node closed.\n"
 	"  --seconds S   how long (default 10)\n"
 	"  --tries N     words to write (default 1000)\n"
 	"  --seed N      where the random sequences start (default 1)\n"
@@ -470,19 +470,6 @@ static void be_reader(void)
 	}
 }
 
-static void be_poll(void)
-{
-	static const char * const paths[] = { POLICY, GATE_OPEN, COUNTERS "rebuilds", COUNTERS "skipped" };
-	char text[64];
-
-	while (!shared->stop) {
-		for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
-			if (get(paths[i], text, sizeof(text)) <= 0)
-				fault("%s reads nothing", paths[i]);
-		self->counts[DONE]++;
-	}
-}
-
 /* Input for the policy file */
 
 static size_t random_bytes(char *to)
@@ -634,7 +621,7 @@ static const struct {
 	void (*work)(void);
 } roles[] = {
 	{ "policy", be_policy }, { "close", be_close }, { "cpu", be_cpu }, { "block", be_block },
-	{ "reclaim", be_reclaim }, { "read", be_reader }, { "poll", be_poll },
+	{ "reclaim", be_reclaim }, { "read", be_reader },
 };
 
 static void on_signal(int signal)
