@@ -69,6 +69,7 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
         say(f"\n== {kernel.name}: lockdep, unit tests, faults, storm")
         for topology in guest.TOPOLOGIES:
             boots.topology_boot(results, kernel, "debug", topology, logs)
+        boots.one_node(results, kernel, logs)
         faults.run(results, kernel, "debug", logs)
         storm.run(results, kernel, "debug", logs, storm_seconds, seed)
     if everything:

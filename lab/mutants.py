@@ -154,12 +154,38 @@ MUTANTS = (
     # Boot
     Mutant(
         "no-evaluation-at-boot", "the gate of a machine with two nodes is closed until something happens",
-        "\tdemotion_gate_rebuild();\n\tdemotion_gate_evaluate();\n", "\tdemotion_gate_rebuild();\n",
-        "plain two-socket", r"one build at boot, gate as the nodes have it",
+        "\tdemotion_gate_evaluate();\n\t/*\n\t * Also if", "\t/*\n\t * Also if",
+        "plain two-socket", r"gate as the nodes have it at boot",
     ),
     Mutant(
-        "bad-parameter-means-never", "a misspelt boot parameter closes the gate",
-        "\t\tpolicy = DEMOTION_GATE_AUTO;\n", "\t\tpolicy = DEMOTION_GATE_NEVER;\n",
+        "no-build-at-boot", "a machine boots with an open gate and no targets",
+        "\tif (demotion_gate_is_open())\n\t\tdemotion_gate_rebuild();\n\tmutex_unlock", "\tmutex_unlock",
+        "plain two-socket", r"gate as the nodes have it at boot",
+    ),
+    Mutant(
+        "build-at-every-boot", "a machine with one node builds and waits once, at boot",
+        "\tif (demotion_gate_is_open())\n\t\tdemotion_gate_rebuild();\n\tmutex_unlock",
+        "\tdemotion_gate_rebuild();\n\tmutex_unlock",
+        "one node", r"no build, no wait",
+    ),
+    Mutant(
+        "message-at-every-boot", "a machine with one node hears of the gate at boot",
+        "\tdemotion_gate_add_debugfs();\n\n\treturn 0;", '\tpr_info("closed\\n");\n\treturn 0;',
+        "plain one", r"gate as the nodes have it at boot",
+    ),
+    Mutant(
+        "key-behind-a-call", "in a kernel built for size, each look at the gate is a call",
+        "static __always_inline bool demotion_gate_is_open(void)", "static inline bool demotion_gate_is_open(void)",
+        "plain one", r"gate as the nodes have it at boot", file="include/linux/demotion_gate.h",
+    ),
+    Mutant(
+        "bad-parameter-means-auto", "a misspelt boot parameter takes back the one before it",
+        "\t\t\tstr);\n\t\treturn 1;\n", "\t\t\tstr);\n\t\tpolicy = DEMOTION_GATE_AUTO;\n",
+        "parameter", r"demotion_gate=never demotion_gate=nope",
+    ),
+    Mutant(
+        "parameter-handed-to-init", "the kernel says that it does not know demotion_gate=, and gives it to init",
+        "\tdemotion_gate_policy = policy;\n\treturn 1;\n", "\tdemotion_gate_policy = policy;\n\treturn 0;\n",
         "parameter", r"demotion_gate=",
     ),
     # Files
@@ -312,6 +338,7 @@ CHECKS: dict[str, Check] = {
     **{f"plain {topology}": booted("plain", topology) for topology in guest.TOPOLOGIES},
     "faults": Check("plain", lambda results, kernel, logs, _: faults.run(results, kernel, "plain", logs)),
     **{f"debug {topology}": booted("debug", topology) for topology in guest.TOPOLOGIES},
+    "one node": Check("debug", lambda results, kernel, logs, _: boots.one_node(results, kernel, logs)),
     "kasan one": booted("kasan", "one"),
     "parameter": Check("plain", boots.parameter),
     "storm": Check(

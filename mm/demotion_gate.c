@@ -110,8 +110,8 @@ static void demotion_gate_rebuild(void)
 }
 
 /*
- * Make the key follow the policy and the number of nodes with memory. An open
- * gate may be left without targets: building them is the caller's part.
+ * Make the key follow the policy and the number of nodes with memory. A gate
+ * that opens is left without targets: building them is the caller's part.
  *
  * static_branch_enable() and static_branch_disable() would take
  * cpus_read_lock() a second time, and deadlock if a CPU-hotplug writer waits
@@ -119,11 +119,16 @@ static void demotion_gate_rebuild(void)
  */
 static void demotion_gate_evaluate(void)
 {
+	bool open = demotion_gate_wants_open(demotion_gate_policy,
+					     num_node_state(N_MEMORY));
+
 	lockdep_assert_held(&demotion_gate_lock);
 	lockdep_assert_cpus_held();
 
-	if (demotion_gate_wants_open(demotion_gate_policy,
-				     num_node_state(N_MEMORY))) {
+	if (open == demotion_gate_is_open())
+		return;
+
+	if (open) {
 		static_branch_enable_cpuslocked(&demotion_gate_key);
 		return;
 	}
@@ -201,9 +206,9 @@ static int __init demotion_gate_setup(char *str)
 	int policy = sysfs_match_string(demotion_gate_policies, str);
 
 	if (policy < 0) {
-		pr_warn("expected auto, always or never, got '%s': auto it is\n",
+		pr_warn("expected auto, always or never, got '%s': ignored\n",
 			str);
-		policy = DEMOTION_GATE_AUTO;
+		return 1;
 	}
 	demotion_gate_policy = policy;
 	return 1;
@@ -320,34 +325,36 @@ static int __init demotion_gate_init(void)
 	/*
 	 * The callbacks first, so that what happens between them and the
 	 * evaluation is covered by the one or the other. The CPU states call
-	 * nothing for the CPUs that are online already: one build does.
+	 * nothing for the CPUs that are online already: one build at most does.
 	 */
 	ret = cpuhp_setup_state_nocalls(CPUHP_MM_DEMOTION_DEAD,
 					"mm/demotion:dead", NULL,
 					demotion_gate_cpu_callback);
-	/* Without it targets and top tier may lag behind N_CPU, no more. */
-	WARN_ON(ret < 0);
-	ret = cpuhp_setup_state_nocalls(CPUHP_AP_MM_DEMOTION_ONLINE,
-					"mm/demotion:online",
-					demotion_gate_cpu_callback, NULL);
-	WARN_ON(ret < 0);
+	if (ret >= 0)
+		ret = cpuhp_setup_state_nocalls(CPUHP_AP_MM_DEMOTION_ONLINE,
+						"mm/demotion:online",
+						demotion_gate_cpu_callback,
+						NULL);
+	if (ret < 0)
+		pr_warn("no CPU hotplug callbacks (%d): targets and top tier may lag behind\n",
+			ret);
 	hotplug_memory_notifier(demotion_gate_memory_callback,
 				DEMOTION_GATE_MEMORY_PRI);
 
 	cpus_read_lock();
 	get_online_mems();
 	mutex_lock(&demotion_gate_lock);
-	/* Whatever the policy: the build settles the top tier as well. */
-	demotion_gate_rebuild();
 	demotion_gate_evaluate();
+	/*
+	 * Also if a node that came early has opened the gate: the nodes had
+	 * no tiers yet.
+	 */
+	if (demotion_gate_is_open())
+		demotion_gate_rebuild();
 	mutex_unlock(&demotion_gate_lock);
 	put_online_mems();
 	cpus_read_unlock();
 
-	pr_info("%s (policy %s, nodes with memory: %d)\n",
-		demotion_gate_is_open() ? "open" : "closed",
-		demotion_gate_policies[demotion_gate_policy],
-		num_node_state(N_MEMORY));
 	demotion_gate_add_debugfs();
 
 	return 0;

@@ -20,8 +20,9 @@ DECLARE_STATIC_KEY_FALSE(demotion_gate_key);
  *	    policy writer out, which holds no more than they are.
  * Return: true while the gate is open.
  */
-static inline bool demotion_gate_is_open(void)
+static __always_inline bool demotion_gate_is_open(void)
 {
+	/* Inline at -Os too, where a call would cost more than the branch. */
 	return static_branch_unlikely(&demotion_gate_key);
 }
 
