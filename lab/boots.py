@@ -255,9 +255,10 @@ def parameter(results: Results, kernel: Kernel, logs: Path, seed: int, boots: in
     bad += ["".join(chance.choices(alphabet, k=chance.randint(1, 40))) for _ in range(20)]
     given = [(value,) for value in (*WORDS[1:], *chance.sample(bad, boots))]
     for values in [*given, ("never", "nope"), ("never", "always")]:
-        append = " ".join(f"demotion_gate={value}" for value in values)
-        with results.case(f"{kernel.name} {append if len(append) < 60 else append[:35] + '…'}"):
+        shown = " demotion_gate=".join(value if len(value) < 45 else value[:20] + "…" for value in values)
+        with results.case(f"{kernel.name} demotion_gate={shown}"):
             log = logs / "parameter.console"
+            append = " ".join(f"demotion_gate={value}" for value in values)
             with guest.boot(build.image(kernel, "series"), "one", log=log, append=append) as machine:
                 policy = ["auto", *(value for value in values if value in WORDS)][-1]
                 expect("policy and gate", (policy, int(policy == "always")), gate(machine))

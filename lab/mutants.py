@@ -181,7 +181,7 @@ MUTANTS = (
     Mutant(
         "bad-parameter-means-auto", "a misspelt boot parameter takes back the one before it",
         "\t\t\tstr);\n\t\treturn 1;\n", "\t\t\tstr);\n\t\tpolicy = DEMOTION_GATE_AUTO;\n",
-        "parameter", r"demotion_gate=never demotion_gate=nope",
+        "parameter", r"demotion_gate=",
     ),
     Mutant(
         "parameter-handed-to-init", "the kernel says that it does not know demotion_gate=, and gives it to init",
