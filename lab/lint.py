@@ -27,7 +27,7 @@ from .kernels import Kernel
 from .render import Commit, Rendering
 from .results import Results, Skip, expect
 
-SEMANTIC = "scripts/coccinelle/misc/demotion_gate.cocci"  # the series' own check
+SEMANTIC = Path(__file__).resolve().with_name("gate.cocci")  # the rules of the gate that no compiler checks
 RULE_SECONDS = 120
 LINE = 120  # in Python; the kernel's own limits are checkpatch's
 # Also on the lab's configuration: what the series adds to the kernel and nothing turns on by itself.
@@ -235,8 +235,6 @@ def compile_rest(here: Bench, commit: Commit) -> Counter[str]:
             flags = ["-O2", "-Wall", "-D_GNU_SOURCE=", f"-I{file.parent.parent}", f"-I{file.parent}"]
             done = call(["gcc", *flags, "-c", file, "-o", os.devnull], env=build.ENVIRONMENT)
             found += warnings(done.stdout.replace(f"{here.tree}/", ""))
-        elif path.endswith(".cocci"):
-            call(["spatch", "--parse-cocci", file])
         elif path.endswith(".sh"):
             call(["bash", "-n", file])
     return found
@@ -291,7 +289,7 @@ def unfit(rule: Path) -> str | None:
 def coccicheck(kernel: Kernel, tree: Path, rendering: Rendering, results: Results) -> None:
     """The kernel's own rules on the new files."""
     files = [tree / path for path in rendering.origin if path.endswith(".c")]
-    rules = [rule for rule in sorted((tree / "scripts/coccinelle").rglob("*.cocci")) if rule != tree / SEMANTIC]
+    rules = sorted((tree / "scripts/coccinelle").rglob("*.cocci"))
 
     def check(rule: Path) -> list[str] | str | LabError:
         kernel_only = str(rule).endswith(NOT_FOR_TOOLS)
@@ -321,13 +319,13 @@ def coccicheck(kernel: Kernel, tree: Path, rendering: Rendering, results: Result
 
 
 def semantic(kernel: Kernel, tree: Path, results: Results) -> None:
-    """The series' own check: on all that the series touches or that could call into it."""
-    with results.case(of(kernel, f"{Path(SEMANTIC).name} reports nothing on the series")):
+    """The lab's own rules: on all that the series touches or that could call into it."""
+    with results.case(of(kernel, f"{SEMANTIC.name} reports nothing on the series")):
         # Whoever could break one of its rules names one of these.
         names = r"\b(demotion_(gate|targets)_|establish_demotion_targets|__set_migration_target_nodes)"
         listed = call(["grep", "-rlE", "--include=*.c", names, "mm", "drivers", "kernel"], cwd=tree).stdout.split()
         expect("the gate itself is looked at", True, "mm/demotion_gate.c" in listed)
-        no_lines("reports", reports(tree / SEMANTIC, [tree / path for path in sorted(listed)]))
+        no_lines("reports", reports(SEMANTIC, [tree / path for path in sorted(listed)]))
 
 
 # --- What is written -------------------------------------------------------------------------------------------------

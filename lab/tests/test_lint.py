@@ -17,7 +17,7 @@ from lab.lint import Bench
 from lab.render import Commit, Rendering
 from lab.results import Results
 
-RULE = ROOT / lint.SEMANTIC
+RULE = lint.SEMANTIC
 BYPASS = "built behind the back of the gate"
 UNASKED = "without asking whether the gate is open"
 FLIP = "flips a static key"
