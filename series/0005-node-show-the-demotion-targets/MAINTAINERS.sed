@@ -1,2 +1,4 @@
+/^F:	Documentation\/ABI\/testing\/sysfs-kernel-mm-numa-demotion-gate$/i\
+F:	Documentation/ABI/testing/sysfs-devices-node-demotion-targets
 /^F:	include\/linux\/demotion_gate\.h$/i\
 F:	drivers/base/node_demotion.c
