@@ -27,51 +27,18 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from . import build, kernels, stats
+from . import build, kernels, report, stats
 from .boots import COUNTERS, GATE
 from .common import ROOT, LabError, console, say
 from .guest import Guest, boot as boot_guest
 from .kernels import Kernel
+from .runs import DATA, Design, Part, design_of, kind_of, load_plan, policy_of, write_plan
 from .stats import DONE, OK, Row
 
 TRACING = "/sys/kernel/tracing"
 DEMOTION = "demotion|migration_target|migrate_target"  # names on the stack of a wait that the demotion code asked for
 TRACE = "debug"  # the kernel variant that counts and does not time
 SEED = 20210806
-
-
-@dataclass(frozen=True)
-class Part:
-    """One topology: what is done in its boots, by which arms, in how many blocks."""
-
-    topology: str
-    scenarios: tuple[str, ...]
-    arms: tuple[str, ...]
-    blocks: int
-    cpus: int | None = None  # None: as many as the topology has
-    variant: str = "plain"
-    rounds: int = 1  # turns of each arm at each scenario in a boot: many short ones share what the host does meanwhile
-
-    @property
-    def name(self) -> str:
-        return f"{self.topology}/{self.cpus}" if self.cpus else self.topology
-
-
-@dataclass(frozen=True)
-class Design:
-    """How much is measured. Everything here is fixed before the first boot and written into the report."""
-
-    name: str
-    parts: tuple[Part, ...]
-    stress_seconds: int = 1  # from here on: of one turn
-    stress_workers: str = "1"  # a number, or a share of the CPUs: "10%"
-    memory_cycles: int = 8
-    cpu_cycles: int = 8
-    smt_cycles: int = 1
-    suspend_cycles: int = 1
-    node_cycles: int = 5
-    traced_cycles: int = 5
-    margin: float = stats.MARGIN
 
 
 GATED = ("auto", "always", "never")
@@ -280,14 +247,6 @@ def set_policy(guest: Guest, policy: str) -> None:
         raise LabError(f"{GATE}/policy", expected=f"[{policy}]", found=text.strip(), do="is this the series kernel?")
 
 
-def policy_of(arm: str) -> str:
-    return arm.rstrip("0123456789")
-
-
-def kind_of(arm: str) -> str:
-    return "stock" if policy_of(arm) == "stock" else "series"
-
-
 def prepare(guest: Guest) -> str:
     """Silence the console, throw away a boot's first events, which find cold caches; return a block that toggles."""
     text = guest.sh("dmesg -n 1; toggle cpu --cycles 2; toggle memory --cycles 2", timeout=60, check=False).text
@@ -445,30 +404,6 @@ def environment(kernel: str) -> dict[str, str]:
     }
 
 
-PLAN = "plan.json"
-DATA = "data.csv"
-
-
-def load_plan(out: Path) -> dict | None:
-    path = out / PLAN
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def design_of(plan: dict) -> Design:
-    """The design a plan was made from."""
-    parts = tuple(
-        Part(**{**part, "scenarios": tuple(part["scenarios"]), "arms": tuple(part["arms"])})
-        for part in plan["design"]["parts"]
-    )
-    return Design(**{**plan["design"], "parts": parts})
-
-
-def write_plan(out: Path, plan: dict) -> None:
-    new = out / f"{PLAN}.new"
-    new.write_text(json.dumps(plan, indent=1) + "\n")
-    new.rename(out / PLAN)
-
-
 def make_plan(kernel: Kernel, design: Design, seed: int, images: dict[str, Path]) -> dict:
     return {
         "design": asdict(design),
@@ -613,8 +548,6 @@ def run_folder(kernel: Kernel, design: Design, seed: int) -> Path:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    from . import report
-
     parser = argparse.ArgumentParser(prog="python3 -m lab.bench", description="compare stock and series kernels")
     parser.add_argument("--kernel", help=f"one of {', '.join(kernels.DEBIAN)} (default {kernels.DEFAULT})")
     parser.add_argument("--ksrc", help="your own kernel tree instead")

@@ -18,12 +18,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from . import bench, build, kernels, report, stats
-from .bench import GATE, Design, Part
+from . import bench, build, kernels, report, runs, stats
+from .boots import GATE
 from .common import BUILD, LabError, console, say
 from .guest import Guest, boot, guest_programs
 from .kernels import Kernel
 from .results import Results, expect
+from .runs import Design, Part
 from .stats import DONE, OK, Row
 
 SCRIPT = Path(__file__).with_suffix(".sh")
@@ -203,9 +204,9 @@ def main(argv: Sequence[str] | None = None) -> None:
                 stopped = True
     rows = finished(parse(raw.read_text().splitlines()), arms, scenarios)
     if rows:
-        bench.write_plan(out, make_plan(options, arms, scenarios))
-        (out / bench.DATA).unlink(missing_ok=True)
-        stats.write_rows(out / bench.DATA, rows)
+        runs.write_plan(out, make_plan(options, arms, scenarios))
+        (out / runs.DATA).unlink(missing_ok=True)
+        stats.write_rows(out / runs.DATA, rows)
         page = report.write(out)
         report.table(out)
         say("rounds stand in for boots: this machine was not booted between them")

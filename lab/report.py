@@ -24,7 +24,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 from rich.markup import escape
 
-from . import bench, stats
+from . import kernels, runs, stats
 from .common import LabError, console
 from .stats import OK, Comparison, Key, Outcome, Row
 
@@ -132,7 +132,7 @@ class Counted:
         machine = self.topology.partition("/")[0]
         if self.rebuilds is None or not (machine == "one" or (machine, self.scenario) == ("two-socket", "cpu")):
             return ""
-        return "one an event" if bench.policy_of(self.arm) == "always" else "none"
+        return "one an event" if runs.policy_of(self.arm) == "always" else "none"
 
     @property
     def outcome(self) -> Outcome | None:
@@ -147,19 +147,19 @@ class Analysis:
     """A run's numbers, compared."""
 
     def __init__(self, run_dir: Path) -> None:
-        plan = bench.load_plan(run_dir)
+        plan = runs.load_plan(run_dir)
         if not plan:
             raise LabError(
-                str(run_dir), expected=f"the folder of a run, with a {bench.PLAN}", found="none", do="run `make bench`"
+                str(run_dir), expected=f"the folder of a run, with a {runs.PLAN}", found="none", do="run `make bench`"
             )
         self.plan = plan
         self.margin: float = plan["design"]["margin"]
         self.seed: int = plan["seed"]
-        self.rows = stats.add_cycles(stats.read_rows(run_dir / bench.DATA))
+        self.rows = stats.add_cycles(stats.read_rows(run_dir / runs.DATA))
         self.boots = {row.boot for row in self.rows}
         if not self.boots:
             raise LabError(
-                str(run_dir / bench.DATA), expected="at least one finished boot", found="none", do="run `make bench`"
+                str(run_dir / runs.DATA), expected="at least one finished boot", found="none", do="run `make bench`"
             )
         self._medians: dict[tuple[Key, str], dict[int, float]] = {}
         groups: dict[tuple[Key, str], list[Row]] = defaultdict(list)
@@ -184,7 +184,7 @@ class Analysis:
     @cached_property
     def keys(self) -> list[Key]:
         """What was measured, in the order of MEASURES."""
-        topologies = dict.fromkeys(part.name for part in bench.design_of(self.plan).parts)
+        topologies = dict.fromkeys(part.name for part in runs.design_of(self.plan).parts)
         have = {key for key, _ in self._groups}
         return [key for what in MEASURES for topology in topologies if (key := Key(topology, *what)) in have]
 
@@ -207,7 +207,7 @@ class Analysis:
         return judged
 
     def planned_arms(self, topology: str) -> set[str]:
-        parts = bench.design_of(self.plan).parts
+        parts = runs.design_of(self.plan).parts
         return {arm for part in parts if part.name == topology for arm in part.arms}
 
     @cached_property
@@ -654,7 +654,7 @@ def reproduce(run: Analysis) -> str:
     if "repeat" in run.plan:  # how the run was started, where there is more to it than a plan
         command = shlex.join(run.plan["repeat"])
     else:
-        own = kernel not in bench.kernels.DEBIAN
+        own = kernel not in kernels.DEBIAN
         source = '--ksrc "${KSRC:?set it to the tree that was measured}"' if own else f"--kernel {kernel}"
         command = f'-m lab.bench {source} --plan "$plan"'
     return f"""#!/bin/sh
@@ -663,7 +663,7 @@ def reproduce(run: Analysis) -> str:
 # {run.plan["environment"].get("repository", "unknown")}; the new run gets a folder of its own.
 # Linux {run.plan["kernel"]["version"]}, {run.plan["environment"].get("compiler", "")}
 set -eu
-plan=$(realpath "$(dirname "$0")")/{bench.PLAN}
+plan=$(realpath "$(dirname "$0")")/{runs.PLAN}
 test -e "$plan" -a -e lab/bench.py || {{ echo "$0: run me from the top of the repository" >&2; exit 1; }}
 exec /usr/bin/python3 {command} "$@"
 """
@@ -754,7 +754,7 @@ def render(run: Analysis, run_dir: Path, pictures: dict[str, Path]) -> str:
     design = "\n".join(
         f"{part.name}: {', '.join(part.scenarios)}; arms {', '.join(part.arms)}; {part.blocks} blocks; "
         f"{part.rounds} turns in a boot"
-        for part in bench.design_of(plan).parts
+        for part in runs.design_of(plan).parts
     )
     amounts = "\n".join(f"{name}: {value}" for name, value in plan["design"].items() if name != "parts")
     parts.append(_details("Design", f"{design}\n\n{amounts}\nseed: {plan['seed']}"))
@@ -768,10 +768,10 @@ def render(run: Analysis, run_dir: Path, pictures: dict[str, Path]) -> str:
     for config in sorted(run_dir.glob("config-*")):
         parts.append(_details(f"Kernel configuration, {config.name.removeprefix('config-')}", config.read_text()))
     parts.append(_details("reproduce", reproduce(run)))
-    data = base64.b64encode(gzip.compress((run_dir / bench.DATA).read_bytes(), mtime=0)).decode()
+    data = base64.b64encode(gzip.compress((run_dir / runs.DATA).read_bytes(), mtime=0)).decode()
     parts.append(
-        f'<p><a download="{bench.DATA}.gz" href="data:application/gzip;base64,{data}">All measured numbers '
-        f"({bench.DATA}.gz)</a></p></body></html>\n"
+        f'<p><a download="{runs.DATA}.gz" href="data:application/gzip;base64,{data}">All measured numbers '
+        f"({runs.DATA}.gz)</a></p></body></html>\n"
     )
     return "\n".join(parts)
 

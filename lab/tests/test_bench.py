@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 from lab import bench, stats
-from lab.bench import Design, Part
 from lab.common import LabError
 from lab.guest import TOPOLOGIES
+from lab.runs import Design, Part
 from lab.stats import OK, Key
 
 TIMES = {"stock": 1.0, "auto": 1.0, "always": 1.6, "never": 1.0}  # how long an event takes, against stock

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import bench, here, report, stats
+from lab import bench, here, report, runs, stats
 from lab.stats import Key, Verdict
 
 ARMS = ("auto", "always", "never", "auto2")
@@ -31,8 +31,8 @@ def table(rounds: int) -> list[str]:
 def test_table_becomes_a_run_with_a_report(tmp_path: Path) -> None:
     rows = here.finished(here.parse(table(5)), ARMS, ("cpu",))
     options = argparse.Namespace(rounds=5, cycles=10, seed=1)
-    bench.write_plan(tmp_path, here.make_plan(options, ARMS, ("cpu",)))
-    stats.write_rows(tmp_path / bench.DATA, rows)
+    runs.write_plan(tmp_path, here.make_plan(options, ARMS, ("cpu",)))
+    stats.write_rows(tmp_path / runs.DATA, rows)
     page = report.write(tmp_path)
     report.table(tmp_path)
     run = report.Analysis(tmp_path)

@@ -15,7 +15,7 @@ import matplotlib.image
 import pytest
 from test_bench import SMALL, played_kernel
 
-from lab import bench, report, stats
+from lab import bench, report, runs, stats
 from lab.common import LabError
 from lab.report import Analysis, Claim
 from lab.stats import Key, Outcome
@@ -49,16 +49,16 @@ def test_claims_are_judged_by_the_numbers(run_dir: Path) -> None:
 
 
 def test_on_5_15_stock_is_expected_to_pay_for_every_cpu_event(run_dir: Path) -> None:
-    plan = bench.load_plan(run_dir)
+    plan = runs.load_plan(run_dir)
     plan["kernel"]["keeper"] = "mm/migrate.c"
-    bench.write_plan(run_dir, plan)
+    runs.write_plan(run_dir, plan)
     found = outcomes(Analysis(run_dir))
     assert found["one: CPU off + on, ms, auto / stock <= 0.8"] == Outcome.FAIL  # played: 1.0
     assert "one: CPU off + on, ms, auto / stock equal, within the margin" not in found
 
 
 def test_claim_of_a_scenario_that_gave_no_numbers_is_not_measured(run_dir: Path) -> None:
-    data = run_dir / bench.DATA
+    data = run_dir / runs.DATA
     rows = [row for row in stats.read_rows(data) if (row.scenario, row.arm) != ("cpu", "always")]
     data.unlink()
     stats.write_rows(data, rows)
@@ -77,7 +77,7 @@ def test_counts_are_exact(run_dir: Path) -> None:
 
 
 def test_one_rebuild_too_many_is_told(run_dir: Path) -> None:
-    data = run_dir / bench.DATA
+    data = run_dir / runs.DATA
     rows = stats.read_rows(data)
     wanted = ("auto", "cpu", "rebuilds_count")
     place = next(i for i, row in enumerate(rows) if (row.arm, row.scenario, row.metric) == wanted)
@@ -110,7 +110,7 @@ def test_page_stands_alone_and_holds_everything(run_dir: Path) -> None:
     assert not parser.open and parser.links and all(link.startswith("data:") for link in parser.links)
     assert page.count("data:image/png") == len(report.PLOTS)
     data = gzip.decompress(base64.b64decode(re.search(r"data:application/gzip;base64,([^\"]+)", page)[1]))
-    assert data == (run_dir / bench.DATA).read_bytes()
+    assert data == (run_dir / runs.DATA).read_bytes()
     for text in ("seed: 5", "CONFIG_NUMA=y", "qemu-system-x86_64 -kernel", "loglevel=5", "QEMU", "too noisy", "pass"):
         assert text in page, text
 
@@ -128,7 +128,7 @@ def test_noise_is_what_was_played(run_dir: Path) -> None:
 
 
 def test_unfinished_run_says_so(run_dir: Path) -> None:
-    data = run_dir / bench.DATA
+    data = run_dir / runs.DATA
     rows = [row for row in stats.read_rows(data) if row.boot < 3]
     data.unlink()
     stats.write_rows(data, rows)
@@ -156,8 +156,8 @@ def test_reproduce_repeats_the_plan(run_dir: Path) -> None:
     assert script.stat().st_mode & 0o111
     away = subprocess.run([script], cwd=run_dir, capture_output=True, text=True)
     assert away.returncode and "top of the repository" in away.stderr
-    plan = bench.load_plan(run_dir)
-    assert bench.design_of(plan) == SMALL and plan["seed"] == 5
+    plan = runs.load_plan(run_dir)
+    assert runs.design_of(plan) == SMALL and plan["seed"] == 5
 
 
 def test_claim_texts_differ() -> None:
