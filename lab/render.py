@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0
 """Turn series/ into ordinary patches for whatever kernel tree there is: `python3 -m lab.render series|tree`.
 
-A commit is a folder of edits. Semantic patches are run by spatch, whose output is only believed token by token:
-spatch re-prints what it touches, so every token of its result must be the source's own or stand in a `+` line of a
-rule, every token that is missing must stand in a `-` line, and what is written are the rule's own lines.
+A commit is a folder of edits. Semantic patches are run by spatch, whose output is only believed line by line: spatch
+re-prints what it touches, so what is written are the rule's own lines, every other line of the result must be the
+source's, and every line that is missing must stand in a `-` line of a rule.
 """
 
 from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import os
 import re
 import shutil
@@ -17,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -27,7 +27,6 @@ from .common import ROOT, LabError, run, say
 from .kernels import SELFTESTS, Kernel
 
 SPATCH_SECONDS = 300
-LONGEST = 5000  # tokens that a metavariable or `...` stands for
 MARK = "include/linux/demotion_gate.h"  # a tree that has it has the series
 
 
@@ -234,44 +233,27 @@ def include(edit: Edit) -> str:
     return re.sub(r"^@include (\S+?)(\\?)$", lines, edit.text, flags=re.M)
 
 
-ADDRESS = r"(?:\d+|\$|[+~]\d+|/(?:\\.|[^/\\])*/[IM]*|\\(?P<q{0}>[^\\\n])(?:\\.|(?!(?P=q{0})).)*(?P=q{0})[IM]*)"
-SED_COMMAND = re.compile(
-    rf"[\s;]*(?:{ADDRESS.format(1)}\s*(?:,\s*{ADDRESS.format(2)}\s*)?)?(?:!\s*)*(?P<verb>[a-zA-Z={{}}:#])"
-)
-SED_TEXT = re.compile(r"[ \t]*(?:\\[ \t]*\n)?((?:\\.|[^\n\\])*)", re.S)
+SED_COMMAND = re.compile(r"(?:\d+|\$|/(?:\\.|[^/\\])*/|[\s,!{}])*([a-zA-Z])")
 
 
-def parse_sed(script: str, where: str) -> tuple[set[str], set[str]]:
-    """The lines a script adds as they stand, and its commands."""
-    added: set[str] = set()
-    verbs = set()
-    at = 0
-    while script[at:].strip(" \t\n;"):
-        command = SED_COMMAND.match(script, at)
-        if not command:
-            line = script[at:].strip().split("\n")[0]
-            raise LabError(where, expected="a sed command", found=line, do="correct the script")
-        verb, at = command["verb"], command.end()
-        verbs.add(verb)
-        if verb in "aic":
-            text = SED_TEXT.match(script, at)
-            assert text  # it matches the empty string
-            plain = re.sub(r"\\(.)", lambda char: {"t": "\t"}.get(char[1], char[1]), text[1], flags=re.S)
-            added.update(plain.split("\n"))
-            at = text.end()
-        elif verb in "sy":
-            mark = re.escape(script[at])
-            part = rf"(?:\\.|(?!{mark})[^\\])*{mark}"
-            body = re.compile(rf"{mark}{part}{part}[\w ]*", re.S).match(script, at)
-            at = body.end() if body else len(script)
-        elif verb not in "{}":
-            at += len(re.match(r"[^\n]*" if verb in "#:" else r"[^;}\n]*", script[at:])[0])  # type: ignore[index]
+def parse_sed(script: str) -> tuple[set[str], set[str]]:
+    """The lines a script adds as they stand, and its commands: of each line the first, so write one a line."""
+    added, verbs = set(), set()
+    text = False
+    for line in script.splitlines():
+        continued = re.search(r"(?<!\\)(\\\\)*\\$", line)  # not by a backslash that is itself escaped
+        if text:
+            plain = line[:-1] if continued else line
+            added.add(re.sub(r"\\(.)", lambda char: {"t": "\t"}.get(char[1], char[1]), plain))
+        elif command := SED_COMMAND.match(line):
+            verbs.add(command[1])
+        text = bool(continued)
     return added, verbs
 
 
 def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, set[str]]:
     script = tree.localise(include(edit))
-    written, verbs = parse_sed(script, edit.where)
+    written, verbs = parse_sed(script)
     with tempfile.TemporaryDirectory(prefix="render-") as tmp:
         program, file = Path(tmp) / "script.sed", Path(tmp) / "file"
         program.write_text(script)
@@ -316,84 +298,19 @@ def check_sed(edit: Edit, tree: Tree, old: str, new: str, written: set[str], ver
 # Semantic patches: what stands in them
 
 
-@dataclass(frozen=True)
-class Token:
-    key: str  # its text, with the space inside comments and directives made even
-    start: int
-    end: int
-
-    @property
-    def comment(self) -> bool:
-        return self.key.startswith(("/*", "//"))
-
-
-TOKEN = re.compile(
-    r"""(?P<comment>/\*.*?\*/|//[^\n]*)
-      | (?P<directive>^[ \t]*\#(?:\\\n|[^\n])*)
-      | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'
-      | \w+ | [^\w\s]""",
-    re.S | re.M | re.X,
-)
-
-
-def tokens(text: str) -> list[Token]:
-    found = []
-    for match in TOKEN.finditer(text):
-        key = match[0]
-        if match["comment"]:
-            key = " ".join(re.sub(r"\n[ \t]*\*(?!/)", "\n", key).split())
-        elif match["directive"]:
-            key = re.sub(r"^# ", "#", " ".join(key.split()))
-        found.append(Token(key, match.start(), match.end()))
-    return found
-
-
-@dataclass(frozen=True)
-class Wild:
-    """Stands for what a metavariable or `...` matched: one token, or several."""
-
-    name: str
-    single: bool = False
-
-
 @dataclass
 class Chunk:
     """Neighbouring `+` lines (or `-` lines) of a rule."""
 
     rule: str
     lines: list[str]
-    metavariables: dict[str, bool]
+    metavariables: set[str]
     follows: Chunk | None = None  # the `-` lines right before these `+` lines
     after: bool = False  # it hangs on the line before it, else on the line behind it
 
     @cached_property
     def text(self) -> str:
         return "\n".join(self.lines)
-
-    @cached_property
-    def tokens(self) -> list[Token]:
-        return tokens(self.text)
-
-    @cached_property
-    def pattern(self) -> list[str | Wild]:
-        """Its tokens as spatch prints them; `const` is left out, for spatch doubles and moves it."""
-        found: list[str | Wild] = []
-        keys = [token.key for token in self.tokens if token.key != "const"]
-        at = 0
-        while at < len(keys):
-            if keys[at : at + 3] == [".", ".", "."]:
-                found.append(Wild(""))
-                at += 3
-            elif keys[at : at + 2] == ["\\", "("]:  # one of several, up to \)
-                while keys[at : at + 2] != ["\\", ")"] and at < len(keys):
-                    at += 1
-                found.append(Wild(""))
-                at += 2
-            else:
-                known = self.metavariables.get(keys[at])
-                found.append(keys[at] if known is None else Wild(keys[at], known))
-                at += 1
-        return found
 
     @cached_property
     def defines(self) -> bool:
@@ -411,9 +328,9 @@ class Rule:
 RULE = re.compile(r"^@(?P<head>[^@]*)@(?P<declared>.*?)@@[ \t]*$", re.M | re.S)
 
 
-def metavariables(declared: str) -> dict[str, bool]:
-    """Name -> does it stand for one token? Of `symbol x`, `typedef x`, `iterator name x` the name is itself."""
-    found = {}
+def metavariables(declared: str) -> set[str]:
+    """The names that stand for something else; of `symbol x`, `typedef x`, `iterator name x` the name is itself."""
+    found = set()
     declared = re.sub(r"//[^\n]*|\{[^}]*\}", "", declared)
     for one in declared.split(";"):
         words = one.split()
@@ -421,7 +338,7 @@ def metavariables(declared: str) -> dict[str, bool]:
             continue
         for name in re.sub(r"(=~?|!~?=?|:|<=)[^,]*", "", one).split(","):
             if match := re.search(r"(\w+)\s*$", name):
-                found[match[1]] = words[0] in ("identifier", "fresh", "idexpression", "local")
+                found.add(match[1])
     return found
 
 
@@ -471,7 +388,7 @@ def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, set[str]]:
         source.write_bytes(old.encode(errors="surrogateescape"))
         macros = ROOT / "series" / "macros.h"
         command = ["spatch", "--sp-file", rule_file, source, "-o", result, "--no-includes", "--show-dependencies",
-                   *(["--macro-file", macros] if macros.exists() else [])]
+                   "--smpl-spacing", *(["--macro-file", macros] if macros.exists() else [])]
         try:
             # Not run(): what spatch says of the rules comes on one stream, its complaints on the other.
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SPATCH_SECONDS)
@@ -490,7 +407,7 @@ def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, set[str]]:
                            found="none", do="correct the rule, or make it depend on a probe")
     if new == old:
         raise nothing_changed(edit, tree, "rules " + ", ".join(rule.name for rule in rules if rule.plus or rule.minus))
-    return Restored(edit, tree, old, new, rules).result()
+    return restore(edit, tree, old, new, rules)
 
 
 def rule_state(name: str, trace: str) -> str:
@@ -505,278 +422,223 @@ def rule_state(name: str, trace: str) -> str:
 # Semantic patches: believing the result
 
 
-def match(pattern: list[str | Wild], keys: list[str], at: int) -> Iterator[tuple[int, dict[str, tuple[int, int]]]]:
-    """Where the pattern, begun at `at`, can end, and what its wild cards took."""
-    stack: list[tuple[int, int, dict[str, tuple[int, int]]]] = [(0, at, {})]
-    while stack:
-        step, at, taken = stack.pop()
-        while step < len(pattern) and at <= len(keys):
-            item = pattern[step]
-            if isinstance(item, str):
-                if at == len(keys) or keys[at] != item:
+def pattern(text: str, known: set[str]) -> str:
+    """A regular expression for text of a rule, however it is spaced; wild cards are its metavariables and `...`."""
+    found = []
+    for word in re.findall(r"\\\(.*?\\\)|\.\.\.|\w+|[^\w\s]", text, re.S):
+        if word in known:
+            found.append("([^;{}]*?)")
+        elif word == "..." or word.startswith("\\("):  # anything, or one of several
+            found.append(".*?")
+        else:
+            found.append(rf"\b{word}\b" if re.fullmatch(r"\w+", word) else re.escape(word))
+    return r"\s*".join(found)
+
+
+def squeeze(line: str) -> str:
+    return "".join(line.split())
+
+
+def columns(line: str) -> int:
+    """How far a line is indented."""
+    return len(line[: len(line) - len(line.lstrip())].expandtabs(8))
+
+
+def match_line(line: str, printed: str, known: set[str]) -> re.Match[str] | None:
+    """Is that how spatch prints this line of a rule? It may double and move `const`."""
+    match = re.fullmatch(pattern(line, known), printed.strip())
+    if match or known.intersection(re.findall(r"\w+", line)):
+        return match
+    line, printed = (re.sub(r"\bconst\b", "", text) for text in (line, printed))
+    return re.fullmatch(pattern(line, known), printed.strip())
+
+
+def places(chunk: Chunk, lines: list[str]) -> list[tuple[int, int]]:
+    """Each run of lines that are the chunk's but for white space and blank lines: (first, one past the last)."""
+    code = [line for line in chunk.lines if line.strip()]
+    found, at = [], 0
+    while code and at < len(lines):
+        here, number = at, 0
+        while number < len(code) and here < len(lines):
+            if lines[here].strip():
+                if not match_line(code[number], lines[here], chunk.metavariables):
                     break
-                at += 1
-            else:
-                behind = pattern[step + 1] if step + 1 < len(pattern) else None
-                last = min(at + (1 if item.single else LONGEST), len(keys))
-                for end in range(last, at - (item.name == ""), -1):  # `...` may stand for nothing
-                    if isinstance(behind, str) and (end == len(keys) or keys[end] != behind):
-                        continue
-                    first, past = taken.get(item.name, (at, end)) if item.name else (at, end)
-                    if keys[first:past] == keys[at:end]:
-                        stack.append((step + 1, end, {**taken, item.name: (at, end)}))
+                number += 1
+            elif not number:
                 break
-            step += 1
+            here += 1
+        if number == len(code):
+            found.append((at, here))
+            at = here
         else:
-            if step == len(pattern):
-                yield at, taken
-
-
-class Stream:
-    """The tokens of a text, and the same without those that spatch drops or doubles."""
-
-    def __init__(self, text: str, without) -> None:
-        self.text = text
-        self.tokens = tokens(text)
-        self.keys = [token.key for token in self.tokens]
-        self.kept = [at for at, token in enumerate(self.tokens) if not without(token)]
-        self.kept_keys = [self.keys[at] for at in self.kept]
-        self.place = {at: number for number, at in enumerate(self.kept)}
-
-    def matches(self, chunk: Chunk, at: int) -> Iterator[tuple[int, dict[str, str]]]:
-        """(one past the last token, text of each wild card) for each way the chunk can stand at token `at`."""
-        while at < len(self.keys) and at not in self.place:
             at += 1
-        if at == len(self.keys):
-            return
-        for end, taken in match(chunk.pattern, self.kept_keys, self.place[at]):
-            if end > self.place[at]:
-                yield self.kept[end - 1] + 1, {
-                    name: self.text[self.tokens[self.kept[first]].start : self.tokens[self.kept[last - 1]].end]
-                    for name, (first, last) in taken.items() if last > first
-                }
-
-    def start(self, at: int) -> int:
-        return self.tokens[at].start if at < len(self.tokens) else len(self.text)
-
-    def line_of(self, at: int) -> str:
-        if at >= len(self.tokens):
-            return "(end of file)"
-        start = self.tokens[at].start
-        number = self.text.count("\n", 0, start) + 1
-        return f"{number}: {self.text.split(chr(10))[number - 1].strip()}"
+    return found
 
 
-@dataclass
-class Step:
-    """How far one step goes in source and result: a token kept, a chunk's tokens gone or written."""
-
-    kind: str  # keep, lost (a comment that spatch dropped and nobody removed), gone, written
-    i: int
-    j: int
-    next_i: int
-    next_j: int
-    chunk: Chunk | None = None
-    taken: dict[str, str] = field(default_factory=dict)
-
-
-def columns(indent: str) -> int:
-    return len(indent.expandtabs(8))
-
-
-def indent_of(text: str, at: int) -> str | None:
-    """The white space before `at`, if nothing else stands before it in its line."""
-    before = text[text.rfind("\n", 0, at) + 1 : at]
-    return before if not before.strip() else None
+def own_lines(chunk: Chunk, printed: list[str]) -> list[str]:
+    """The rule's lines, byte for byte but for metavariables, moved to where spatch printed the first of them."""
+    code = iter(line for line in printed if line.strip())
+    own = []
+    shift = None
+    for line in chunk.lines:
+        if line.strip():
+            there = next(code)
+            if shift is None and not line.startswith("#"):
+                shift = columns(there) - columns(line)
+            match = match_line(line, there, chunk.metavariables)
+            assert match  # by places()
+            taken = iter(match.groups())
+            line = re.sub(r"\w+", lambda word: next(taken) if word[0] in chunk.metavariables else word[0], line)
+        own.append(line)
+    return [move(line, shift or 0) for line in own]
 
 
-class Restored:
-    """spatch's result told in terms of the source and of the rules' own lines."""
+def blank_lines(source: list[str], left: str, right: str, near: int) -> list[str]:
+    """The blank lines that the source has between two lines, of which there may be several such pairs."""
+    for at in sorted(range(len(source)), key=lambda at: abs(at - near)):
+        if source[at] == left:
+            behind = at + 1
+            while behind < len(source) and not source[behind].strip():
+                behind += 1
+            if behind < len(source) and source[behind] == right:
+                return [""] * (behind - at - 1)
+    return []
 
-    def __init__(self, edit: Edit, tree: Tree, old: str, new: str, rules: list[Rule]) -> None:
-        self.edit, self.tree, self.rules = edit, tree, rules
-        self.old = Stream(old, lambda token: token.comment)
-        self.new = Stream(new, lambda token: token.key == "const")
-        self.written: set[str] = set()
 
-    def moves(self, i: int, j: int) -> Iterator[Step]:
-        for rule in self.rules:
-            for chunk in rule.minus:
-                for end, taken in self.old.matches(chunk, i) if i in self.old.place else ():
-                    yield Step("gone", i, j, end, j, chunk, taken)
-        for rule in self.rules:
-            for chunk in rule.plus:
-                for end, taken in self.new.matches(chunk, j):
-                    yield Step("written", i, j, i, end, chunk, taken)
-        if i < len(self.old.tokens) and self.old.tokens[i].comment:
-            yield Step("lost", i, j, i + 1, j)
+def put_back(chunk: Chunk, first: int, past: int, lines: list[str], source: list[str]) -> list[str]:
+    """Write the rule's own lines in place of what spatch made of them, with the blank lines of rule and source."""
+    own = own_lines(chunk, lines[first:past])
+    before, behind = first, past
+    while before and not lines[before - 1].strip():
+        before -= 1
+    while behind < len(lines) and not lines[behind].strip():
+        behind += 1
+    left = lines[before - 1] if before else ""
+    right = lines[behind] if behind < len(lines) else ""
+    if chunk.follows:  # it replaces lines, and stands between the blank lines that those had
+        parts = [[""] * (first - before), own, [""] * (behind - past)]
+    else:
+        blank = blank_lines(source, left, right, before)
+        parts = [own, blank] if chunk.after else [blank, own]
+    lines[before:behind] = functools.reduce(join, parts)
+    return own
 
-    def align(self) -> list[Step]:
-        """A way from source to result. Tokens are kept while that works; the last choices are taken back first."""
-        old, new = self.old.keys, self.new.keys
-        path: list[tuple[Step, Iterator[Step] | None]] = []
-        failed: set[tuple[int, int]] = set()
-        i = j = 0
-        furthest = (0, 0)
-        budget = 100_000
-        while (i, j) != (len(old), len(new)):
-            step, others = None, None
-            if (i, j) not in failed:
-                if i < len(old) and j < len(new) and old[i] == new[j]:
-                    step = Step("keep", i, j, i + 1, j + 1)
-                else:
-                    others = self.moves(i, j)
-                    step = next(others, None)
-            if i + j > sum(furthest):
-                furthest = i, j
-            while step is None:
-                failed.add((i, j))
-                budget -= 1
-                if not path or not budget:
-                    raise self.refuse(*furthest)
-                last, others = path.pop()
-                i, j = last.i, last.j
-                others = others or self.moves(i, j)
-                step = next(others, None)
-            path.append((step, others))
-            i, j = step.next_i, step.next_j
-        return [step for step, _ in path]
 
-    def refuse(self, i: int, j: int) -> LabError:
-        return LabError(
-            f"{self.edit.where}, on {self.tree}",
-            expected="only changes that stand in the + and - lines of the rules",
-            found=f"{self.edit.target}:{self.old.line_of(i)}\n"
-                  f"            turned by spatch into line {self.new.line_of(j)}",
-            do="write the rule so that spatch need not re-print that place",
-        )
+def blank_runs(lines: list[str]) -> list[tuple[str, int, str]]:
+    """(line, how many blank lines follow it, the next one that is not blank), from the first line to the last."""
+    code = [-1, *(at for at, line in enumerate(lines) if line.strip()), len(lines)]
+    around = ["", *(lines[at] for at in code[1:-1]), ""]
+    counts = [behind - at - 1 for at, behind in itertools.pairwise(code)]
+    return list(zip(around, counts, around[1:], strict=False))
 
-    def result(self) -> tuple[str, set[str]]:
-        steps = self.align()
-        self.check_counts(steps)
-        out = []
-        at = 0  # how much of the source is told
-        number = 0
-        while number < len(steps):
-            if steps[number].kind in ("keep", "lost"):
-                number += 1
+
+def tidy(lines: list[str], source: list[str]) -> list[str]:
+    """Where lines went or came: one blank line at most, and none where a block begins or ends."""
+    known = set(blank_runs(source))
+    told: list[str] = []
+    for left, count, right in blank_runs(lines):
+        if (left, count, right) not in known:
+            count = 0 if left.endswith("{") or right.startswith("}") else min(count, 1)
+        told += [*[""] * count, right]
+    return told[:-1]  # what follows the last line is no line
+
+
+def restore(edit: Edit, tree: Tree, old: str, new: str, rules: list[Rule]) -> tuple[str, set[str]]:
+    """spatch's result with the rule's own lines in it, and these lines. Refuses what no rule wrote or removed."""
+    source, lines = old.splitlines(), new.splitlines()
+    theirs = {squeeze(line) for line in source}
+    written: Counter[str] = Counter()
+    # The longest first, for the lines of a short one may stand in it.
+    for chunk in sorted((chunk for rule in rules for chunk in rule.plus), key=lambda chunk: -len(chunk.lines)):
+        # From behind, so that the numbers of the other places stay true.
+        found = [(first, past) for first, past in reversed(places(chunk, lines))
+                 if not theirs.issuperset(squeeze(line) for line in lines[first:past] if line.strip())]
+        if chunk.defines and len(found) > 1:
+            raise LabError(f"{edit.where}, rule {chunk.rule}, on {tree}",
+                           expected="one match, for it adds a definition", found=f"{len(found)} matches",
+                           do="name a statement that tells the places apart")
+        for first, past in found:
+            written.update(put_back(chunk, first, past, lines, source))
+    known = set(source)
+    lines = tidy([line if line in known else line.rstrip() for line in lines], source)
+    check_lines(edit, tree, source, lines, written, rules)
+    return "\n".join(lines) + "\n", set(written)
+
+
+def check_lines(edit: Edit, tree: Tree, source: list[str], lines: list[str], written: Counter[str],
+                rules: list[Rule]) -> None:
+    """Without the rules' own lines, the result must be the source less what the rules remove."""
+    kept = Counter(lines) - written
+    missing = Counter(source) - kept
+    foreign = [line for line in (kept - Counter(source)).elements() if line.strip()]
+    for line in sorted(foreign, key=len, reverse=True):  # of those to refuse the longest tells most
+        origin = rewritten(line, list(missing), rules)
+        if origin is None:
+            raise refuse(edit, tree, f"+ {line.strip()}")
+        missing -= Counter([origin])
+    removed = Counter(source[number] for number in removable("\n".join(source), rules))
+    for line in missing - removed:
+        if line.strip():
+            raise refuse(edit, tree, f"- {line.strip()}")
+
+
+def refuse(edit: Edit, tree: Tree, line: str) -> LabError:
+    return LabError(f"{edit.where}, on {tree}", expected="only changes that stand in the + and - lines of the rules",
+                    found=f"{line}\n            by spatch in {edit.target}",
+                    do="write the rule so that spatch need not re-print that place")
+
+
+def rewritten(line: str, missing: list[str], rules: list[Rule]) -> str | None:
+    """The source's line of which this one is left, with text of a rule in it; empty if it is a rule's alone."""
+    for chunk in (chunk for rule in rules for chunk in rule.plus):
+        for text in filter(str.strip, chunk.lines):
+            match = re.search(pattern(text, chunk.metavariables), line)
+            if not match:
                 continue
-            first = number
-            while number < len(steps) and steps[number].kind in ("gone", "written"):
-                number += 1
-            group = steps[first:number]
-            left = self.old.tokens[group[0].i - 1].end if group[0].i else 0
-            right = self.old.start(group[-1].next_i)
-            out += [self.old.text[at:left], self.told(group, left, right)]
-            at = right
-        text = "".join([*out, self.old.text[at:]])
-        return text, self.written
-
-    def check_counts(self, steps: list[Step]) -> None:
-        count = Counter(step.chunk.text for step in steps if step.kind == "written" and step.chunk)
-        for rule in self.rules:
-            for chunk in rule.plus:
-                if chunk.defines and count[chunk.text] > 1:
-                    raise LabError(f"{self.edit.where}, rule {rule.name}, on {self.tree}",
-                                   expected="one match, for it adds a definition",
-                                   found=f"{count[chunk.text]} matches",
-                                   do="name a statement that tells the places apart")
-
-    def told(self, group: list[Step], left: int, right: int) -> str:
-        """The text between two kept tokens, of which `left` is the end of one and `right` the start of the other."""
-        text = self.old.text
-        gone = [step for step in group if step.kind == "gone"]
-        if gone:
-            before = text[left : self.old.tokens[gone[0].i].start]
-            behind = text[self.old.tokens[gone[-1].next_i - 1].end : right]
-        else:
-            before, behind = text[left:right], ""
-        begins = not left or "\n" in before
-        ends = right == len(text) or "\n" in (behind if gone else before)
-        if begins and ends:
-            return self.told_lines(group, left, right, before, behind)
-        return self.told_within(group, before, behind)
-
-    def told_lines(self, group: list[Step], left: int, right: int, before: str, behind: str) -> str:
-        """Whole lines come and go between two lines of the source."""
-        gone = [step for step in group if step.kind == "gone"]
-        opened = not left or self.old.text[left - 1] == "{"
-        closed = right == len(self.old.text) or self.old.text[right] == "}"
-        blank = [""] * (before.count("\n") - bool(left))
-        parts = [blank] if gone else []
-        replaced = None  # what went right before
-        hanging = True
-        for step in group:
-            if step.kind == "gone":
-                replaced = step
-            elif step.chunk:
-                if not gone and hanging and not step.chunk.after:
-                    hanging = False
-                    parts.append(blank)
-                replaces = replaced is not None and replaced.chunk is step.chunk.follows
-                parts.append(self.own_lines(step, replaced if replaces else None))
-        if gone:
-            parts.append([""] * (behind.count("\n") - 1))
-        elif hanging:
-            parts.append(blank)
-        lines = functools.reduce(join, parts)
-        while lines and opened and not lines[0]:
-            lines.pop(0)
-        while lines and closed and not lines[-1]:
-            lines.pop()
-        last = behind if gone else before
-        indent = last[last.rfind("\n") + 1 :] if right < len(self.old.text) else ""
-        return ("\n" if left else "") + "".join(f"{line}\n" for line in lines) + indent
-
-    def told_within(self, group: list[Step], before: str, behind: str) -> str:
-        """Part of a line changes: the space is the source's where a line begins or ends, else spatch's."""
-        new = self.new
-        start = new.tokens[group[0].j - 1].end if group[0].j else 0
-        end = new.start(group[-1].next_j)
-        out = []
-        at = start
-        for step in group:
-            if step.kind == "written" and step.chunk:
-                out += [new.text[at : new.tokens[step.j].start], own_text(step).strip()]
-                at = new.tokens[step.next_j - 1].end
-        if not out:
-            return before if "\n" in before else behind if "\n" in behind else new.text[start:end]
-        out.append(new.text[at:end])
-        if "\n" in before:
-            out[0] = before
-        if "\n" in behind:
-            out[-1] = behind
-        return "".join(out)
-
-    def own_lines(self, step: Step, replaced: Step | None) -> list[str]:
-        """The rule's lines, byte for byte, moved to where they stand now."""
-        chunk = step.chunk
-        assert chunk
-        mine, there = "", None
-        if replaced and replaced.chunk:  # the source's indent is surer than spatch's
-            mine = indent_of(replaced.chunk.text, replaced.chunk.tokens[0].start)
-            there = indent_of(self.old.text, self.old.tokens[replaced.i].start)
-        else:
-            for number, token in enumerate(chunk.tokens):
-                if not token.key.startswith("#"):
-                    mine = indent_of(chunk.text, token.start)
-                    there = indent_of(self.new.text, self.new.tokens[min(step.j + number, step.next_j - 1)].start)
-                    break
-        shift = columns(there) - columns(mine or "") if there is not None else 0
-        lines = [move(line, shift) for line in own_text(step).split("\n")]
-        self.written.update(lines)
-        return lines
+            left, right = line[: match.start()], line[match.end() :]
+            if not (left + right).strip():
+                return ""
+            for candidate in missing:
+                if candidate.startswith(left) and candidate.endswith(right):
+                    return candidate
+    return None
 
 
-def own_text(step: Step) -> str:
-    """The rule's lines with its metavariables replaced by what they matched."""
-    assert step.chunk
-    out, at = [], 0
-    for token in step.chunk.tokens:
-        if token.key in step.taken and token.key in step.chunk.metavariables:
-            out += [step.chunk.text[at : token.start], step.taken[token.key]]
-            at = token.end
-    return "".join([*out, step.chunk.text[at:]])
+def removable(text: str, rules: list[Rule]) -> list[int]:
+    """The numbers of the lines that a rule's `-` lines stand for, with the comments within and right above them."""
+    def blank(comment: re.Match[str]) -> str:
+        return re.sub(r"[^\n]", " ", comment[0])
+
+    code = re.sub(r"/\*.*?\*/|//[^\n]*", blank, text, flags=re.S)
+    gone = bytearray(len(code))
+    for chunk in (chunk for rule in rules for chunk in rule.minus):
+        for match in re.finditer(pattern(chunk.text, chunk.metavariables), code, re.S):
+            end = statement_end(code, match.start(), match.end(), chunk)
+            gone[match.start() : end] = b"\1" * (end - match.start())
+    found = []
+    at = len(code)
+    below = False  # whether the code below goes
+    lines = code.split("\n")
+    for number in reversed(range(len(lines))):
+        at -= len(lines[number])
+        if lines[number].strip():
+            below = all(gone[at + place] or char.isspace() for place, char in enumerate(lines[number]))
+        if below:
+            found.append(number)
+        at -= 1
+    return found
+
+
+def statement_end(code: str, start: int, end: int, chunk: Chunk) -> int:
+    """Where a match really ends: with the brace that closes what it opened, or with the statement that it ends in."""
+    last = re.search(r"\w+$", chunk.text.rstrip())
+    if last and last[0] in chunk.metavariables and (statement := re.compile(r"[^;{]*[;{]").match(code, end)):
+        end = statement.end()
+    depth = code.count("{", start, end) - code.count("}", start, end)
+    while depth > 0 and end < len(code):
+        depth += {"{": 1, "}": -1}.get(code[end], 0)
+        end += 1
+    return end
 
 
 def move(line: str, shift: int) -> str:
@@ -784,7 +646,7 @@ def move(line: str, shift: int) -> str:
     if not line.strip() or line.startswith("#") or not shift:
         return line
     code = line.lstrip()
-    width = max(columns(line[: len(line) - len(code)]) + shift, 0)
+    width = max(columns(line) + shift, 0)
     return "\t" * (width // 8) + " " * (width % 8) + code
 
 

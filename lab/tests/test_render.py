@@ -249,7 +249,7 @@ def test_array_entry_and_include(repo: Path, kernel: Kernel) -> None:
         "	1,\n", "	1,\n#ifdef CONFIG_GATE\n	3,\n#endif\n")
 
 
-def test_removed_lines_leave_one_blank_line_and_foreign_comments(repo: Path, kernel: Kernel) -> None:
+def test_removed_lines_take_their_comments_and_leave_one_blank_line(repo: Path, kernel: Kernel) -> None:
     text = edited(repo, kernel, """\
 @gone@
 @@
@@ -264,7 +264,7 @@ def test_removed_lines_leave_one_blank_line_and_foreign_comments(repo: Path, ker
 """)
     assert "fill" not in text
     assert "	return target;\n}\n\nstatic inline void drop(void)\n{\n" in text
-    assert "	/* inside */\n\n	/* between */\n	two();\n" in text
+    assert "drop(void)\n{\n	/* between */\n	two();\n" in text
 
 
 def test_long_function_can_go(repo: Path, kernel: Kernel) -> None:
@@ -338,6 +338,38 @@ def test_spatch_has_a_time_limit(repo: Path, kernel: Kernel, monkeypatch: pytest
     monkeypatch.setattr(render, "SPATCH_SECONDS", 0.001)
     with pytest.raises(LabError, match="within 0.001 s"):
         edited(repo, kernel, RENAME)
+
+
+# What spatch might make of the rule RENAME, in the place of the first text, and the line to refuse.
+MANGLED = {
+    "a removed line that no rule removes": ("	two();\n", "", "- two();"),
+    "a removed line of which there are more": ("			break;\n		}\n	}\n", "			break;\n		}\n", "- }"),
+    "a changed line that no rule wrote": ("	return target;\n", "	return  target;\n", "+ return  target;"),
+    "a changed line beside a rule's text": ("	two();\n", "	uno(); two();\n", "+ uno(); two();"),
+    "a comment far from what a rule removes": ("/* Says where. */\n", "", "- /* Says where. */"),
+}
+
+
+@pytest.mark.parametrize(("text", "instead", "found"), MANGLED.values(), ids=MANGLED)
+def test_what_no_rule_did_is_refused(repo: Path, kernel: Kernel, text: str, instead: str, found: str) -> None:
+    edit = render.Edit("rename", "mm/migrate.c", "cocci", RENAME)
+    rules, tree = render.parse_rules(edit), render.Tree(kernel)
+    good = MIGRATE.replace("	one();", "	uno();")
+    assert render.restore(edit, tree, MIGRATE, good, rules) == (good, {"	uno();"})
+    assert text in good
+    with pytest.raises(LabError, match="only changes that stand in the") as error:
+        render.restore(edit, tree, MIGRATE, good.replace(text, instead, 1), rules)
+    assert f"{found}\n" in str(error.value)
+
+
+def test_removed_function_takes_no_other_line(repo: Path, kernel: Kernel) -> None:
+    edit = render.Edit("leaves", "mm/migrate.c", "cocci", "@leaves@\n@@\n-static void fill(void) { ... }\n")
+    rules, tree = render.parse_rules(edit), render.Tree(kernel)
+    first, last = MIGRATE.index("static void fill"), MIGRATE.index("static inline void drop")
+    good = MIGRATE[:first] + MIGRATE[last:]
+    assert render.restore(edit, tree, MIGRATE, good, rules) == (good, set())
+    with pytest.raises(LabError, match=r"- static inline void drop\(void\)"):
+        render.restore(edit, tree, MIGRATE, good.replace("static inline void drop(void)\n", ""), rules)
 
 
 @pytest.mark.parametrize("message", ["", "mm: only a subject\n", "mm: no blank line\nbody\n"])

@@ -12,19 +12,3 @@ s,^#endif /\* CONFIG_HOTPLUG_CPU \*/$,#endif /* CONFIG_DEMOTION_GATE */,
 /^ \* These .* get_online_mems()\./,/^ \* set_migration_target_nodes()\.$/c\
  * The targets themselves are built by the gate's notifier, which runs after\
  * this one.
-# The comments above functions that are gone
-/^\/\*$/{
-N
-/get_online_mems() already\.$/{
-N
-N
-d
-}
-/\n \* React to hotplug/{
-:rest
-N
-/\n \*\/$/!b rest
-N
-d
-}
-}
