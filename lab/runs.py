@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A run of the comparison as a folder: what its plan.json says, which whoever measures and whoever reports must know."""
+"""A run of the comparison as a folder: what its plan.json says, for whoever measures and whoever reports."""
 
 from __future__ import annotations
 
