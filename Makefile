@@ -21,31 +21,31 @@ setup: ## install the Debian packages the lab needs
 
 demo: ## all set-up, then build, boot, compare, toggle the gate, and write the report
 	@sh lab/setup.sh demo
-	@$(LAB).demo $(TREE) $(ARGS)
+	@$(LAB).comparison.demo $(TREE) $(ARGS)
 
 check: setup ## all tests; ends with `N passed, N failed`
-	@$(LAB).check $(TREE) $(ARGS)
+	@$(LAB).checks.check $(TREE) $(ARGS)
 
 check-all: setup ## check, and the slow part: the first commit alone, the config matrix, KASAN, KCSAN, the planted faults
-	@$(LAB).check $(TREE) --all $(ARGS)
+	@$(LAB).checks.check $(TREE) --all $(ARGS)
 
 check-mutants: setup ## the planted faults alone
-	@$(LAB).mutants $(TREE) $(ARGS)
+	@$(LAB).checks.mutants $(TREE) $(ARGS)
 
 series: setup ## render build/<kernel>/series/*.patch, ready for `git am`
-	@$(LAB).render series $(TREE) $(ARGS)
+	@$(LAB).rendering.render series $(TREE) $(ARGS)
 
 tree: setup ## the kernel tree with the series applied, as git commits
-	@$(LAB).render tree $(TREE) $(ARGS)
+	@$(LAB).rendering.render tree $(TREE) $(ARGS)
 
 shell: setup ## boot the series kernel to a shell
-	@$(LAB).guest shell $(TREE) --topology $(or $(TOPOLOGY),one) $(ARGS)
+	@$(LAB).guests.guest shell $(TREE) --topology $(or $(TOPOLOGY),one) $(ARGS)
 
 bench: setup ## the comparison alone; HERE=1 on this machine, which runs the series
-	@$(if $(HERE),$(LAB).here,$(LAB).bench $(TREE)) $(ARGS)
+	@$(if $(HERE),$(LAB).comparison.here,$(LAB).comparison.bench $(TREE)) $(ARGS)
 
 lint: setup ## the static checks alone
-	@$(LAB).lint $(TREE) $(ARGS)
+	@$(LAB).checks.lint $(TREE) $(ARGS)
 
 deb: setup ## installable packages of the series kernel for your own machine
-	@$(LAB).build deb $(TREE) $(ARGS)
+	@$(LAB).kernels.build deb $(TREE) $(ARGS)

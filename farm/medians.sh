@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
-# The table of lab/here.sh as figures, a line each: the median over rounds of the rounds' medians, since events of one
+# The table of lab/comparison/here.sh as figures, a line each: the median over rounds of the rounds' medians, since events of one
 # round are no independent numbers, and the counters per event.
 set -eu
 awk -F, '

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab import bench, stats
 from lab.common import LabError
-from lab.guest import TOPOLOGIES
-from lab.runs import Design, Part
-from lab.stats import OK, Key
+from lab.comparison import bench, stats
+from lab.comparison.runs import Design, Part
+from lab.comparison.stats import OK, Key
+from lab.guests.guest import TOPOLOGIES
 
 TIMES = {"stock": 1.0, "auto": 1.0, "always": 1.6, "never": 1.0}  # how long an event takes, against stock
 SMALL = Design(
@@ -33,7 +33,7 @@ SMALL = Design(
 
 
 class PlayedGuest:
-    """Answers the scripts of lab.bench as a guest would, with times that are drawn."""
+    """Answers the scripts of lab.comparison.bench as a guest would, with times that are drawn."""
 
     def __init__(self, image: Path, topology: str, cpus: int | None, seed: int) -> None:
         self.stock = image.name.startswith("stock")

@@ -54,7 +54,7 @@ def test_lkp_job_has_its_program_and_its_parameters(name: str) -> None:
 @pytest.fixture
 def device(tmp_path: Path) -> dict[str, str]:
     """An environment in which here.sh is played: the farm's files beside a stand-in for the lab's."""
-    (tmp_path / "lab").mkdir()
+    (tmp_path / "lab" / "comparison").mkdir(parents=True)
     (tmp_path / "farm").symlink_to(FARM)
     (tmp_path / "bin").mkdir()
     for name, text in {
@@ -86,7 +86,7 @@ def test_lava_steps_report_every_figure(device: dict[str, str], tmp_path: Path) 
     # run.sh finds here.sh beside its real self, so it is run from a copy.
     (tmp_path / "farm").unlink()
     subprocess.run(["cp", "-r", FARM, tmp_path / "farm"], check=True)
-    (tmp_path / "lab" / "here.sh").write_text('echo "$@" >words; cat played.csv\n')
+    (tmp_path / "lab" / "comparison" / "here.sh").write_text('echo "$@" >words; cat played.csv\n')
     definition = load("lava/definition.yaml")
     steps = "\n".join(definition["run"]["steps"])
     parameters = {name: str(value) for name, value in definition["params"].items()}

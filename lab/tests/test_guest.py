@@ -11,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import boots, build, guest, render
+from lab.checks import boots
 from lab.common import LabError
-from lab.kernels import Kernel
+from lab.guests import guest
+from lab.kernels import build
+from lab.kernels.trees import Kernel
+from lab.rendering import render
 
 # --- Machines
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The live comparison without a machine to touch: its table as a run, and what it refuses. See lab.here --prove."""
+"""The live comparison without a machine to touch: its table as a run, and what it refuses. See lab.comparison.here --prove."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lab import bench, here, report, runs, stats
-from lab.stats import Key, Verdict
+from lab.comparison import bench, here, report, runs, stats
+from lab.comparison.stats import Key, Verdict
 
 ARMS = ("auto", "always", "never", "auto2")
 
@@ -40,7 +40,7 @@ def test_table_becomes_a_run_with_a_report(tmp_path: Path) -> None:
     assert result and result.verdict == Verdict.DIFFERS and result.ratio == pytest.approx(2, abs=0.05)
     counted = {each.arm: each for each in run.counted}
     assert (counted["always"].events, counted["always"].rebuilds, counted["auto"].rebuilds) == (100, 100, 0)
-    assert "lab.here" in (tmp_path / "reproduce").read_text() and page.exists()
+    assert "lab.comparison.here" in (tmp_path / "reproduce").read_text() and page.exists()
 
 
 def test_round_that_was_cut_short_is_left_out() -> None:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from test_render import STANDINS, stand_in
 
-from lab import lint, matrix, render
+from lab.checks import lint, matrix
+from lab.checks.lint import Bench
+from lab.checks.results import Results
 from lab.common import ROOT, LabError
-from lab.kernels import Kernel
-from lab.lint import Bench
-from lab.render import Commit, Rendering
-from lab.results import Results
+from lab.kernels.trees import Kernel
+from lab.rendering import render
+from lab.rendering.render import Commit, Rendering
 
 RULE = lint.SEMANTIC
 BYPASS = "built behind the back of the gate"

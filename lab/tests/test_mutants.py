@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from lab import guest, mutants
+from lab.checks import mutants
+from lab.checks.mutants import CHECKS, GATE, MUTANTS, Mutant, Verdict, hunt, plant
 from lab.common import ROOT, LabError
-from lab.kernels import Kernel
-from lab.mutants import CHECKS, GATE, MUTANTS, Mutant, Verdict, hunt, plant
+from lab.guests import guest
+from lab.kernels.trees import Kernel
 
 FAULT = Mutant("m", "all", "old", "new", "debug one", r"kunit \w+_test")
 
@@ -39,7 +40,7 @@ def test_the_tests_it_names_are_there() -> None:
     for fixture, case in re.findall(r"^TEST_F(?:_TIMEOUT)?\((\w+), (\w+)", selftest, re.M):
         names = re.findall(rf"FIXTURE_VARIANT_ADD\({fixture}, (\w+)\)", selftest)
         cases += [f"{fixture}.{name}.{case}" for name in names] or [f"{fixture}.{case}"]
-    boots = (ROOT / "lab/boots.py").read_text()
+    boots = (ROOT / "lab/checks/boots.py").read_text()
     cases += re.findall(r'f"\{(?:name|kernel\.name)\} ([^"]+)"', boots)
     for mutant in MUTANTS:
         assert any(re.search(mutant.test, case) for case in cases), f"{mutant.name}: {mutant.test}"

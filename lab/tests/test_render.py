@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from lab import kernels, render
 from lab.common import LabError
-from lab.kernels import Kernel
+from lab.kernels import trees
+from lab.kernels.trees import Kernel
+from lab.rendering import render
 
 MIGRATE = """\
 #include <linux/a.h>
@@ -68,7 +69,7 @@ def repo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     config = tmp_path / "gitconfig"
     config.write_text("[user]\n\tname = Ann Author\n\temail = ann@example.org\n")
     monkeypatch.setattr(render, "ROOT", root)
-    monkeypatch.setattr(kernels, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(trees, "BUILD", tmp_path / "build")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
     monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -603,7 +604,7 @@ def test_series_renders_on_stand_in(renderings, name: str) -> None:
     assert "demotion_gate_is_open()" in changed[kernel.keeper]
     assert f"{kernel.selftests}/demotion_gate.c" in changed
     assert kernel.selftests in changed["MAINTAINERS"]
-    other = next(path for path in kernels.SELFTESTS if path != kernel.selftests)
+    other = next(path for path in trees.SELFTESTS if path != kernel.selftests)
     assert not [path for path, text in changed.items() if f"{other}/" in path + text]
     for path, text in changed.items():
         assert not [line for line in text.splitlines() if line != line.rstrip()], f"{path}: space at the end of a line"

@@ -15,10 +15,10 @@ import matplotlib.image
 import pytest
 from test_bench import SMALL, played_kernel
 
-from lab import bench, report, runs, stats
 from lab.common import LabError
-from lab.report import Analysis, Claim
-from lab.stats import Key, Outcome
+from lab.comparison import bench, report, runs, stats
+from lab.comparison.report import Analysis, Claim
+from lab.comparison.stats import Key, Outcome
 
 
 @pytest.fixture(scope="module")

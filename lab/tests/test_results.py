@@ -3,8 +3,8 @@
 
 import pytest
 
+from lab.checks.results import Results, Skip, ktap
 from lab.common import LabError
-from lab.results import Results, Skip, ktap
 
 NEW = """TAP version 13
 1..3

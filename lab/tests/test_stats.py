@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from lab import bench, stats
-from lab.stats import Comparison, Key, Outcome, Row, Verdict
+from lab.comparison import bench, stats
+from lab.comparison.stats import Comparison, Key, Outcome, Row, Verdict
 
 # The noise of a real run (6.12, CPU off + on, one node, stock against stock2: the report's table 'Noise'), as
 # standard deviations of log times. There, the medians of two boots differ as if each had 4.5 %; its 24 events explain

@@ -18,14 +18,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from . import bench, build, kernels, report, runs, stats
-from .boots import GATE
-from .common import BUILD, LabError, console, say
-from .guest import Guest, boot, guest_programs
-from .kernels import Kernel
-from .results import Results, expect
-from .runs import Design, Part
-from .stats import DONE, OK, Row
+from lab.checks.boots import GATE
+from lab.checks.results import Results, expect
+from lab.common import BUILD, LabError, console, say
+from lab.comparison import bench, report, runs, stats
+from lab.comparison.runs import Design, Part
+from lab.comparison.stats import DONE, OK, Row
+from lab.guests.guest import Guest, boot, guest_programs
+from lab.kernels import build, trees
+from lab.kernels.trees import Kernel
 
 SCRIPT = Path(__file__).with_suffix(".sh")
 TOPOLOGY = "here"
@@ -80,7 +81,7 @@ def make_plan(options: argparse.Namespace, arms: tuple[str, ...], scenarios: tup
         "digests": {},
         "boots": [{**boot, "index": block, "block": block} for block in range(options.rounds)],
         "environment": environment,
-        "repeat": ["-m", "lab.here", *choices(options)],
+        "repeat": ["-m", "lab.comparison.here", *choices(options)],
         "commands": {},
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
@@ -157,7 +158,7 @@ def prove(results: Results, kernel: Kernel) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
-        prog="python3 -m lab.here", description="compare the policies on this machine, which lab/here.sh touches"
+        prog="python3 -m lab.comparison.here", description="compare the policies on this machine, which lab/comparison/here.sh touches"
     )
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--cycles", type=int, default=20)
@@ -177,7 +178,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     if options.prove:
         results = Results()
-        prove(results, kernels.get(options.kernel, options.ksrc))
+        prove(results, trees.get(options.kernel, options.ksrc))
         raise SystemExit(results.end())
     arms, scenarios = tuple(options.arms.split()), tuple(options.scenarios.split())
     words = ["sh", str(SCRIPT), *choices(options)]

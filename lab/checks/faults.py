@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .boots import GATE, WORDS, counters, gate, series_boot, targets, tells_tiers
-from .common import LabError
-from .guest import Guest
-from .kernels import Kernel
-from .results import Results, expect
+from lab.checks.boots import GATE, WORDS, counters, gate, series_boot, targets, tells_tiers
+from lab.checks.results import Results, expect
+from lab.common import LabError
+from lab.guests.guest import Guest
+from lab.kernels.trees import Kernel
 
 INJECT = "/sys/kernel/debug/notifier-error-inject/memory/actions/{}/error"
 BLOCKS = "/sys/devices/system/memory"

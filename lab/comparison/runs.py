@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import stats
+from lab.comparison import stats
 
 PLAN = "plan.json"
 DATA = "data.csv"

@@ -11,10 +11,14 @@ import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-from . import boots, faults, guest, here, kernels, lint, matrix, mutants, render, storm
-from .common import BUILD, ROOT, LabError, console, say
-from .kernels import Kernel
-from .results import Results, expect
+from lab.checks import boots, faults, lint, matrix, mutants, storm
+from lab.checks.results import Results, expect
+from lab.common import BUILD, ROOT, LabError, console, say
+from lab.comparison import here
+from lab.guests import guest
+from lab.kernels import trees
+from lab.kernels.trees import Kernel
+from lab.rendering import render
 
 SEED = 20210806
 RENDER_SECONDS = 10  # for rendering besides git, on a machine that does nothing else
@@ -64,7 +68,7 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
     say(f"\n== {kernel.name}: boots")
     for topology in guest.TOPOLOGIES:
         boots.topology_boot(results, kernel, "plain", topology, logs)
-    if everything or kernel.name == kernels.DEFAULT or kernel.name not in kernels.DEBIAN:
+    if everything or kernel.name == trees.DEFAULT or kernel.name not in trees.DEBIAN:
         boots.parameter(results, kernel, logs, seed)
         say(f"\n== {kernel.name}: lockdep, unit tests, faults, storm")
         for topology in guest.TOPOLOGIES:
@@ -103,7 +107,7 @@ def no_tree(results: Results) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make check", description="all tests")
-    parser.add_argument("--kernel", help="one of " + ", ".join(kernels.DEBIAN) + "; default: all of them")
+    parser.add_argument("--kernel", help="one of " + ", ".join(trees.DEBIAN) + "; default: all of them")
     parser.add_argument("--ksrc", help="your own kernel tree instead")
     parser.add_argument("--all", action="store_true", help="the slow part too")
     parser.add_argument("--seed", type=int, default=SEED)
@@ -115,9 +119,9 @@ def main() -> int:
     BUILD.mkdir(exist_ok=True)
     units(results)
     if options.ksrc or options.kernel:
-        chosen = [kernels.get(options.kernel, options.ksrc)]
+        chosen = [trees.get(options.kernel, options.ksrc)]
     else:
-        chosen = [kernels.get(name) for name in kernels.DEBIAN]
+        chosen = [trees.get(name) for name in trees.DEBIAN]
         no_tree(results)
     for kernel in chosen:
         try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Turn series/ into ordinary patches for whatever kernel tree there is: `python3 -m lab.render series|tree`.
+"""Turn series/ into ordinary patches for whatever kernel tree there is: `python3 -m lab.rendering.render series|tree`.
 
 A commit is a folder of edits. Semantic patches are run by spatch, whose output is only believed line by line: spatch
 re-prints what it touches, so what is written are the rule's own lines, every other line of the result must be the
@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from . import kernels
-from .common import ROOT, LabError, run, say
-from .kernels import SELFTESTS, Kernel
+from lab.common import ROOT, LabError, run, say
+from lab.kernels import trees
+from lab.kernels.trees import SELFTESTS, Kernel
 
 SPATCH_SECONDS = 300
 MARK = "include/linux/demotion_gate.h"  # a tree that has it has the series
@@ -877,13 +877,13 @@ def import_source(kernel: Kernel, git: Git, log: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m lab.render", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python3 -m lab.rendering.render", description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("series", "tree"))
-    parser.add_argument("--kernel", help="one of Debian's: " + ", ".join(kernels.DEBIAN))
+    parser.add_argument("--kernel", help="one of Debian's: " + ", ".join(trees.DEBIAN))
     parser.add_argument("--ksrc", help="your own kernel tree, which is only read")
     args = parser.parse_args(argv)
     try:
-        kernel = kernels.get(args.kernel, args.ksrc)
+        kernel = trees.get(args.kernel, args.ksrc)
         if args.what == "tree":
             say(f"{tree(kernel)}: the series on top of tag `base`")
         else:

@@ -24,9 +24,10 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 from rich.markup import escape
 
-from . import kernels, runs, stats
-from .common import LabError, console
-from .stats import OK, Comparison, Key, Outcome, Row
+from lab.common import LabError, console
+from lab.comparison import runs, stats
+from lab.comparison.stats import OK, Comparison, Key, Outcome, Row
+from lab.kernels import trees
 
 # Okabe and Ito's colours, and a marker each, so that nothing is told by colour alone.
 LOOKS = {
@@ -654,9 +655,9 @@ def reproduce(run: Analysis) -> str:
     if "repeat" in run.plan:  # how the run was started, where there is more to it than a plan
         command = shlex.join(run.plan["repeat"])
     else:
-        own = kernel not in kernels.DEBIAN
+        own = kernel not in trees.DEBIAN
         source = '--ksrc "${KSRC:?set it to the tree that was measured}"' if own else f"--kernel {kernel}"
-        command = f'-m lab.bench {source} --plan "$plan"'
+        command = f'-m lab.comparison.bench {source} --plan "$plan"'
     return f"""#!/bin/sh
 # SPDX-License-Identifier: GPL-2.0
 # Repeats this run: the same design, seed and order. Run it from the top of the repository, at revision
@@ -664,7 +665,7 @@ def reproduce(run: Analysis) -> str:
 # Linux {run.plan["kernel"]["version"]}, {run.plan["environment"].get("compiler", "")}
 set -eu
 plan=$(realpath "$(dirname "$0")")/{runs.PLAN}
-test -e "$plan" -a -e lab/bench.py || {{ echo "$0: run me from the top of the repository" >&2; exit 1; }}
+test -e "$plan" -a -e lab/comparison/bench.py || {{ echo "$0: run me from the top of the repository" >&2; exit 1; }}
 exec /usr/bin/python3 {command} "$@"
 """
 
@@ -777,7 +778,7 @@ def render(run: Analysis, run_dir: Path, pictures: dict[str, Path]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m lab.report", description="report a run of the comparison")
+    parser = argparse.ArgumentParser(prog="python3 -m lab.comparison.report", description="report a run of the comparison")
     parser.add_argument("run", type=Path, help="the run's folder")
     parser.add_argument("--robot", action="store_true", help="print the 0-day robot's layout instead of the table")
     options = parser.parse_args(argv)

@@ -26,10 +26,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .common import BUILD, CACHE, LabError, locked, run, say, tail
+from lab.common import BUILD, CACHE, LabError, locked, run, say, tail
 
 QEMU = "qemu-system-x86_64"
-GUEST = Path(__file__).resolve().parent / "guest"
+GUEST = Path(__file__).resolve().parent
 APPEND = "console=ttyS0 loglevel=5 panic=-1 panic_on_warn=1 oops=panic random.trust_cpu=on"
 PROBE_SECONDS = 8  # a KVM guest that works is up in two
 OFF_SECONDS = 20
@@ -677,9 +677,9 @@ def shell(image: Path, topology: str, cpus: int | None = None) -> None:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    from . import build, kernels
+    from lab.kernels import build, trees
 
-    parser = argparse.ArgumentParser(prog="python3 -m lab.guest", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m lab.guests.guest", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     for name, about in (("shell", "boot to a shell"), ("run", "boot, run one script, power off")):
         command = commands.add_parser(name, help=about)
@@ -691,7 +691,7 @@ def main(words: Sequence[str] | None = None) -> int:
         command.add_argument("--cpus", type=int, default=None)
     command.add_argument("script")
     given = parser.parse_args(words)
-    kernel = kernels.get(given.kernel, given.ksrc)
+    kernel = trees.get(given.kernel, given.ksrc)
     image = build.image(kernel, given.which, given.variant)
     if given.command == "shell":
         shell(image, given.topology, given.cpus)

@@ -10,9 +10,13 @@ from pathlib import Path
 
 from rich.table import Table
 
-from . import bench, boots, build, guest, kernels, render, report
-from .common import LabError, console, say
-from .kernels import Kernel
+from lab.checks import boots
+from lab.common import LabError, console, say
+from lab.comparison import bench, report
+from lab.guests import guest
+from lab.kernels import build, trees
+from lab.kernels.trees import Kernel
+from lab.rendering import render
 
 
 def step(number: int, what: str) -> None:
@@ -55,14 +59,14 @@ def toggle(kernel: Kernel, image: Path) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make demo", description="the main job, from source to report")
-    parser.add_argument("--kernel", help="one of " + ", ".join(kernels.DEBIAN))
+    parser.add_argument("--kernel", help="one of " + ", ".join(trees.DEBIAN))
     parser.add_argument("--ksrc", help="your own kernel tree instead")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     start = time.monotonic()
 
     step(1, "the source, and the series rendered for it")
-    kernel = kernels.get(options.kernel, options.ksrc)
+    kernel = trees.get(options.kernel, options.ksrc)
     say(f"  {kernel.name}: {kernel.version}, keeps node_demotion[] in {kernel.keeper}")
     rendering = render.render(kernel)
     show_patches(kernel, rendering)

@@ -17,10 +17,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import boots, build, faults, guest, kernels, render, storm
-from .common import LabError, console, say
-from .kernels import Kernel
-from .results import Results
+from lab.checks import boots, faults, storm
+from lab.checks.results import Results
+from lab.common import LabError, console, say
+from lab.guests import guest
+from lab.kernels import build, trees
+from lab.kernels.trees import Kernel
+from lab.rendering import render
 
 GATE = "mm/demotion_gate.c"
 TIERS = "mm/memory-tiers.c"
@@ -278,7 +281,7 @@ def plant(mutant: Mutant, path: str, rendered: Mapping[str, bytes]) -> dict[str,
     if count != 1:
         raise LabError(
             f"mutant {mutant.name}", expected=f"exactly once in the rendered {path}:\n{mutant.old}",
-            found=f"{count} times", do="the series has changed: change the mutant in lab/mutants.py with it",
+            found=f"{count} times", do="the series has changed: change the mutant in lab/checks/mutants.py with it",
         )  # fmt: skip
     return {**rendered, path: text.replace(mutant.old, mutant.new).encode()}
 
@@ -443,13 +446,13 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int = 1, only: Seque
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="make check-mutants", description=__doc__)
-    parser.add_argument("--kernel", help="one of " + ", ".join(kernels.DEBIAN))
+    parser.add_argument("--kernel", help="one of " + ", ".join(trees.DEBIAN))
     parser.add_argument("--ksrc", help="your own kernel tree instead")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this mutant; may be repeated")
     parser.add_argument("--list", action="store_true", help="print the mutants, try none")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(words)
-    kernel = kernels.get(options.kernel, options.ksrc)
+    kernel = trees.get(options.kernel, options.ksrc)
     if options.list:
         for mutant in chosen(kernel, options.only):
             say(f"{mutant.name}: {mutant.breaks} ({mutant.check}: {mutant.test})")

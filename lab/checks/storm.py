@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Everything at once, for a time: policies, CPUs, memory blocks, DIMMs, demotion, readers. Then all must add up.
 
-`lab/guest/storm.c` does it from inside, here is what comes from outside. `memory_tierN/nodelist` is not read: it has a
+`lab/guests/storm.c` does it from inside, here is what comes from outside. `memory_tierN/nodelist` is not read: it has a
 deadlock of its own in the stock kernel.
 """
 
@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from . import build, guest
-from .boots import GATE, WORDS, counters, gate, series_boot, targets, tells_tiers
-from .common import LabError, say
-from .faults import nodes
-from .guest import Guest
-from .kernels import Kernel
-from .results import Results, expect, indented
+from lab.checks.boots import GATE, WORDS, counters, gate, series_boot, targets, tells_tiers
+from lab.checks.faults import nodes
+from lab.checks.results import Results, expect, indented
+from lab.common import LabError, say
+from lab.guests import guest
+from lab.guests.guest import Guest
+from lab.kernels import build
+from lab.kernels.trees import Kernel
 
 SECONDS = 300
 FUZZ_TRIES = 4000
@@ -109,7 +110,7 @@ def plug(machine: Guest, dimms: Dimms) -> str:
 
 @contextlib.contextmanager
 def locked_blocks(machine: Guest) -> Iterator[None]:
-    """Keep the workers from memory blocks' files, for a reason that `lab/guest/storm.c` gives."""
+    """Keep the workers from memory blocks' files, for a reason that `lab/guests/storm.c` gives."""
     machine.sh(f"until mkdir {BLOCK_LOCK} 2>/dev/null; do usleep 5000; done")
     try:
         yield

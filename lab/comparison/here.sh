@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0
 # Compares the gate's policies on the machine it runs on: nothing is booted, the policy is switched in sysfs, and CPUs
 # and memory blocks go off and on under each. Needs root, a kernel with the gate, the program `toggle`
-# (lab/guest/toggle.c), and a plain sh with awk: a test machine, a guest or a farm needs no Python. The numbers go to
+# (lab/guests/toggle.c), and a plain sh with awk: a test machine, a guest or a farm needs no Python. The numbers go to
 # stdout as CSV.
 #
 # What it changes it notes in $STATE first, and puts back at the end, on an error and on a signal. After a kill -9
@@ -213,7 +213,7 @@ if [ "$action" = restore ]; then
 	exit 0
 fi
 command -v toggle >/dev/null ||
-	die "expected the program toggle in PATH; build it with: cc -static -O2 -o toggle lab/guest/toggle.c"
+	die "expected the program toggle in PATH; build it with: cc -static -O2 -o toggle lab/guests/toggle.c"
 [ -e "$STATE" ] && die "$STATE: a run is going on or was killed; if none is, '$0 --restore' puts back what it left"
 
 # What may be touched. Asking toggle touches nothing.

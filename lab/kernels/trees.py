@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from .common import BUILD, CACHE, LabError, locked, run, say
+from lab.common import BUILD, CACHE, LabError, locked, run, say
 
 DEBIAN = {  # KERNEL= : the Debian package that holds its source
     "6.12": "linux-source-6.12",

@@ -26,9 +26,10 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import kernels, render
-from .common import CACHE, LabError, console, locked, run, say, tail
-from .kernels import Kernel
+from lab.common import CACHE, LabError, console, locked, run, say, tail
+from lab.kernels import trees
+from lab.kernels.trees import Kernel
+from lab.rendering import render
 
 CONFIG = Path(__file__).resolve().parent / "config"
 VARIANTS: dict[str, tuple[str, ...]] = {  # variant -> the fragments it adds to base.config
@@ -549,7 +550,7 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m lab.build", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python3 -m lab.kernels.build", description=__doc__)
     parser.add_argument("what", choices=("source", "image", "selftest", "deb"))
     parser.add_argument("--kernel", help="one of Debian's kernels")
     parser.add_argument("--ksrc", help="your own tree, which is only read")
@@ -557,7 +558,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--variant", choices=tuple(VARIANTS), default="plain")
     parser.add_argument("--local", action="store_true", help="deb: only the modules that are loaded now")
     given = parser.parse_args(words)
-    kernel = kernels.get(given.kernel, given.ksrc)
+    kernel = trees.get(given.kernel, given.ksrc)
     if given.what == "deb":
         for package in deb(kernel, local=given.local):
             say(str(package))

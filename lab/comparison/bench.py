@@ -27,13 +27,15 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from . import build, kernels, report, stats
-from .boots import COUNTERS, GATE
-from .common import ROOT, LabError, console, say
-from .guest import Guest, boot as boot_guest
-from .kernels import Kernel
-from .runs import DATA, Design, Part, design_of, kind_of, load_plan, policy_of, write_plan
-from .stats import DONE, OK, Row
+from lab.checks.boots import COUNTERS, GATE
+from lab.common import ROOT, LabError, console, say
+from lab.comparison import report, stats
+from lab.comparison.runs import DATA, Design, Part, design_of, kind_of, load_plan, policy_of, write_plan
+from lab.comparison.stats import DONE, OK, Row
+from lab.guests.guest import Guest
+from lab.guests.guest import boot as boot_guest
+from lab.kernels import build, trees
+from lab.kernels.trees import Kernel
 
 TRACING = "/sys/kernel/tracing"
 DEMOTION = "demotion|migration_target|migrate_target"  # names on the stack of a wait that the demotion code asked for
@@ -548,8 +550,8 @@ def run_folder(kernel: Kernel, design: Design, seed: int) -> Path:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m lab.bench", description="compare stock and series kernels")
-    parser.add_argument("--kernel", help=f"one of {', '.join(kernels.DEBIAN)} (default {kernels.DEFAULT})")
+    parser = argparse.ArgumentParser(prog="python3 -m lab.comparison.bench", description="compare stock and series kernels")
+    parser.add_argument("--kernel", help=f"one of {', '.join(trees.DEBIAN)} (default {trees.DEFAULT})")
     parser.add_argument("--ksrc", help="your own kernel tree instead")
     parser.add_argument("--design", choices=DESIGNS, default="default")
     parser.add_argument("--shape", choices=SHAPES, help="the shape of a known report instead of the design's own parts")
@@ -560,7 +562,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--plan", type=Path, help="repeat the run that has this plan.json: its design and seed")
     parser.add_argument("--out", type=Path, help="the run's folder (default: a new one, or one that was stopped)")
     options = parser.parse_args(argv)
-    kernel = kernels.get(options.kernel, options.ksrc)
+    kernel = trees.get(options.kernel, options.ksrc)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends the guest as Ctrl-C does
     if options.plan:
         plan = json.loads(options.plan.read_text())

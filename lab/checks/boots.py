@@ -9,11 +9,13 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import build, guest, render
-from .common import LabError
-from .guest import Guest
-from .kernels import Kernel
-from .results import Results, expect, ktap
+from lab.checks.results import Results, expect, ktap
+from lab.common import LabError
+from lab.guests import guest
+from lab.guests.guest import Guest
+from lab.kernels import build
+from lab.kernels.trees import Kernel
+from lab.rendering import render
 
 GATE = "/sys/kernel/mm/numa/demotion_gate"
 COUNTERS = "/sys/kernel/debug/demotion_gate"
@@ -205,7 +207,7 @@ def have_watched(counters: str) -> None:
     found = {name: int(number) for name, number in re.findall(r"^(\w+): (\d+)$", counters, re.M)}
     if not found.get("enabled") or found.get("setup_watchpoints", 0) < WATCHED:
         expected = f"KCSAN to be on, and to have watched {WATCHED} accesses"
-        raise LabError(KCSAN, expected=expected, found=counters, do="see lab/config/kcsan.config")
+        raise LabError(KCSAN, expected=expected, found=counters, do="see lab/kernels/config/kcsan.config")
 
 
 def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str, logs: Path) -> None:

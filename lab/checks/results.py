@@ -8,7 +8,7 @@ import re
 import time
 from collections.abc import Iterator
 
-from .common import LabError, say
+from lab.common import LabError, say
 
 
 class Skip(Exception):

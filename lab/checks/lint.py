@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The static checks: what a maintainer runs on patches before reading them. `python3 -m lab.lint`.
+"""The static checks: what a maintainer runs on patches before reading them. `python3 -m lab.checks.lint`.
 
 Everything that compiles does so in a tree and an object directory of its own, so that no kernel must be built anew.
 """
@@ -20,12 +20,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import build, kernels, render
-from .common import ROOT, LabError, locked
-from .common import run as call
-from .kernels import Kernel
-from .render import Commit, Rendering
-from .results import Results, Skip, expect
+from lab.checks.results import Results, Skip, expect
+from lab.common import ROOT, LabError, locked
+from lab.common import run as call
+from lab.kernels import build, trees
+from lab.kernels.trees import Kernel
+from lab.rendering import render
+from lab.rendering.render import Commit, Rendering
 
 SEMANTIC = Path(__file__).resolve().with_name("gate.cocci")  # the rules of the gate that no compiler checks
 RULE_SECONDS = 120
@@ -428,12 +429,12 @@ def run(kernel: Kernel, results: Results) -> None:
 def cli(what: Callable[[Kernel, Results], None], words: Sequence[str] | None = None) -> int:
     """A command of its own for a set of checks."""
     parser = argparse.ArgumentParser(prog=f"python3 -m {what.__module__}")
-    parser.add_argument("--kernel", help="one of Debian's: " + ", ".join(kernels.DEBIAN))
+    parser.add_argument("--kernel", help="one of Debian's: " + ", ".join(trees.DEBIAN))
     parser.add_argument("--ksrc", help="your own kernel tree, which is only read")
     given = parser.parse_args(words)
     try:
         results = Results()
-        what(kernels.get(given.kernel, given.ksrc), results)
+        what(trees.get(given.kernel, given.ksrc), results)
         return results.end()
     except LabError as error:
         print(error, file=sys.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The configurations that the series must compile in: `python3 -m lab.matrix`. Only what it touches is compiled."""
+"""The configurations that the series must compile in: `python3 -m lab.checks.matrix`. Only what it touches is compiled."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import lint, render
-from .common import LabError
-from .common import run as call
-from .kernels import Kernel
-from .lint import Bench
-from .results import Results, expect
+from lab.checks import lint
+from lab.checks.lint import Bench
+from lab.checks.results import Results, expect
+from lab.common import LabError
+from lab.common import run as call
+from lab.kernels.trees import Kernel
+from lab.rendering import render
 
 # What else must be off so that a symbol can be: it selects the symbol, or is what the symbol would follow.
 ALONG = {
