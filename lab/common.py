@@ -16,6 +16,7 @@ from rich.console import Console
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
+SEED = 20210806  # where random sequences start unless the user says otherwise: the day of the 0-day robot's report
 CACHE = Path(os.environ.get("DEMOTION_GATE_CACHE", "~/.cache/demotion-gate")).expanduser()
 
 console = Console(highlight=False, soft_wrap=True)

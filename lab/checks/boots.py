@@ -7,18 +7,17 @@ import contextlib
 import random
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from lab.checks.results import Results, expect, ktap
 from lab.common import LabError
-from lab.guests import guest
+from lab.guests import gate, guest
 from lab.guests.guest import Guest
 from lab.kernels import build
 from lab.kernels.trees import Kernel
 from lab.rendering import render
 
-GATE = "/sys/kernel/mm/numa/demotion_gate"
-COUNTERS = "/sys/kernel/debug/demotion_gate"
 # Under TCG, on a machine that does something else as well.
 BOOT_SECONDS = {"plain": 60, "debug": 180, "kasan": 300, "kcsan": 300}
 TEST_SECONDS = 1800
@@ -68,21 +67,6 @@ def tells_tiers(kernel: Kernel) -> bool:
     return kernel.keeper == "mm/migrate.c" or "mt_calc_adistance" in (kernel.source / kernel.keeper).read_text()
 
 
-def gate(machine: Guest) -> tuple[str, int]:
-    """The policy and whether the gate is open."""
-    policy = re.search(r"\[(\w+)\]", machine.read(f"{GATE}/policy"))
-    return policy[1] if policy else "?", int(machine.read(f"{GATE}/open"))
-
-
-def counters(machine: Guest) -> tuple[int, int]:
-    """Rebuilds and skipped events since boot."""
-    return int(machine.read(f"{COUNTERS}/rebuilds")), int(machine.read(f"{COUNTERS}/skipped"))
-
-
-def targets(machine: Guest, node: int) -> str:
-    return machine.read(f"/sys/devices/system/node/node{node}/demotion_targets")
-
-
 def boot_state(machine: Guest, nodes: int) -> None:
     """What must hold after booting with the default policy: a gate that fits the nodes, and a build if it is open.
 
@@ -90,44 +74,46 @@ def boot_state(machine: Guest, nodes: int) -> None:
     size, where a function that is only `inline` becomes a call.
     """
     several = nodes > 1
-    expect("policy and gate", ("auto", int(several)), gate(machine))
-    expect("builds since boot", int(several), counters(machine)[0])
+    expect("policy and gate", ("auto", int(several)), gate.state(machine))
+    expect("builds since boot", int(several), gate.counters(machine)["rebuilds"])
     if not several:
         expect("lines about demotion in the log", "", machine.sh("dmesg | grep -i demot", check=False).text)
-    expect("a function demotion_gate_is_open()", "",
-           machine.sh("grep -w demotion_gate_is_open /proc/kallsyms", check=False).text)  # fmt: skip
+    found = machine.sh("grep -w demotion_gate_is_open /proc/kallsyms", check=False).text
+    expect("a function demotion_gate_is_open()", "", found)
 
 
 def dimm_comes_and_goes(machine: Guest, target: str) -> None:
     """The gate opens with the second node's memory and closes when it is gone; node 0's targets follow."""
     for _ in range(2):
-        expect("gate before the DIMM", 0, gate(machine)[1])
-        rebuilds = counters(machine)[0]
+        before = gate.counters(machine)
+        expect("gate before the DIMM", 0, gate.state(machine)[1])
         dimm = machine.plug()
-        expect("gate with the DIMM", 1, gate(machine)[1])
-        expect("builds by the DIMM's memory", 1, counters(machine)[0] - rebuilds)
-        expect("targets of node 0", target, targets(machine, 0))
-        expect("targets of node 1", "", targets(machine, 1))
+        expect("gate with the DIMM", 1, gate.state(machine)[1])
+        expect("builds by the DIMM's memory", 1, gate.grown(machine, before)["rebuilds"])
+        expect("targets", {0: target, 1: ""}, gate.targets(machine))
         machine.unplug(dimm)
-        expect("gate without the DIMM", 0, gate(machine)[1])
-        expect("targets of node 0", "", targets(machine, 0))
-        expect("builds when it went", 1, counters(machine)[0] - rebuilds)
+        expect("gate without the DIMM", 0, gate.state(machine)[1])
+        expect("targets of node 0", "", gate.targets(machine)[0])
+        expect("builds when it went", 1, gate.grown(machine, before)["rebuilds"])
+
+
+def note_cases(results: Results, name: str, text: str, may_skip: dict[str, str]) -> int:
+    """Each result in KTAP text is one of ours. How many there are."""
+    cases = list(ktap(text))
+    for case, state, why in cases:
+        reason = next((reason for key, reason in may_skip.items() if re.fullmatch(key, case)), "")
+        if state == "skip" and reason:
+            results.skip(f"{name} {case}", reason)
+        else:
+            undeclared = "skipped, which is not declared for this topology: " if state == "skip" else ""
+            results.note(f"{name} {case}", state == "ok", undeclared + why)
+    return len(cases)
 
 
 def run_selftest(results: Results, machine: Guest, name: str, may_skip: dict[str, str]) -> None:
-    """The selftest; each of its cases is a result."""
-    output = machine.sh("demotion_gate", timeout=TEST_SECONDS, check=False)
-    seen = 0
-    for case, state, why in ktap(output.text):
-        seen += 1
-        label = f"{name} {case}"
-        reason = next((reason for key, reason in may_skip.items() if re.fullmatch(key, case)), None)
-        if state == "skip" and reason:
-            results.skip(label, reason)
-        else:
-            undeclared = "skipped, which is not declared for this topology: " if state == "skip" else ""
-            results.note(label, state == "ok", undeclared + why)
-    plan = re.search(r"^1\.\.(\d+)$", output.text, re.M)
+    text = machine.sh("demotion_gate", timeout=TEST_SECONDS, check=False).text
+    seen = note_cases(results, name, text, may_skip)
+    plan = re.search(r"^1\.\.(\d+)$", text, re.M)
     with results.case(f"{name} selftest ran to its end"):
         expect("results of the selftest, as its plan has them", int(plan[1]) if plan else "a plan", seen)
 
@@ -135,27 +121,9 @@ def run_selftest(results: Results, machine: Guest, name: str, may_skip: dict[str
 def run_kunit(results: Results, machine: Guest, name: str, may_skip: dict[str, str]) -> None:
     """The KUnit results of the boot."""
     text = machine.sh("cat /sys/kernel/debug/kunit/demotion_gate/results", check=False).text
-    lines = (line.strip() for line in text.splitlines() if line.startswith(" "))  # the suite's own result is not
-    cases = [found for line in lines for found in ktap(line)]
-    for case, state, why in cases:
-        if state == "skip" and case in may_skip:
-            results.skip(f"{name} kunit {case}", may_skip[case])
-        else:
-            results.note(f"{name} kunit {case}", state == "ok", why or text)
-    if not cases:
+    cases = "\n".join(line.strip() for line in text.splitlines() if line.startswith(" "))  # without the suite's own
+    if not note_cases(results, f"{name} kunit", cases, may_skip):
         results.note(f"{name} kunit", False, f"no results in debugfs:\n{text}")
-
-
-TRACE = "/sys/kernel/debug/tracing"
-TRACED = "ftrace=function ftrace_filter=synchronize_rcu trace_buf_size=8M"  # from before the first initcall
-
-
-def waits(machine: Guest) -> tuple[int, int]:
-    """The grace periods waited for since tracing began: all, and those of the demotion code, by the caller."""
-    demotion = "<-(.*demotion|.*migrate_target|.*migration_target)"
-    script = f"grep -c synchronize_rcu {TRACE}/trace; grep -cE '{demotion}' {TRACE}/trace; true"
-    everyone, own = (int(line) for line in machine.sh(script).text.split())
-    return everyone, own
 
 
 def counted(machine: Guest, cycles: int = 100) -> None:
@@ -165,38 +133,52 @@ def counted(machine: Guest, cycles: int = 100) -> None:
     """
     script = "toggle cpu --cycles {0} >/dev/null && toggle memory --cycles {0} >/dev/null"
     boot_state(machine, 1)
-    booted = waits(machine)
-    assert booted[0], "tracing saw no grace period of anyone during boot: it was not on"
+    assert gate.waits(machine)[0], "tracing saw no grace period of anyone during boot: it was not on"
     machine.sh(script.format(cycles), timeout=TEST_SECONDS)
-    found = (counters(machine)[0], waits(machine)[1])
-    expect("rebuilds, grace periods of the demotion code since power-on", (0, 0), found)
-    skipped = counters(machine)[1]
-    assert skipped >= 4 * cycles, f"{skipped} events were skipped, expected at least {4 * cycles}"
-    machine.sh(f"echo always >{GATE}/policy; echo >{TRACE}/trace")
-    rebuilds, skipped = counters(machine)
+    found = gate.counters(machine)
+    expect("rebuilds, grace periods of the demotion code since power-on", (0, 0),
+           (found["rebuilds"], gate.waits(machine)[1]))  # fmt: skip
+    assert found["skipped"] >= 4 * cycles, f"{found['skipped']} events were skipped, expected at least {4 * cycles}"
+    gate.set_policy(machine, "always")
+    machine.sh(f"echo >{gate.TRACING}/trace")
+    before = gate.counters(machine)
     machine.sh(script.format(5), timeout=TEST_SECONDS)
-    now = counters(machine)
-    expect("skipped with `always`", 0, now[1] - skipped)
-    assert now[0] - rebuilds >= 20, f"rebuilds grew by {now[0] - rebuilds} with `always`, expected at least 20"
-    expect("grace periods of the demotion code with `always`", now[0] - rebuilds, waits(machine)[1])
+    grown = gate.grown(machine, before)
+    expect("skipped with `always`", 0, grown["skipped"])
+    assert grown["rebuilds"] >= 20, f"rebuilds grew by {grown['rebuilds']} with `always`, expected at least 20"
+    expect("grace periods of the demotion code with `always`", grown["rebuilds"], gate.waits(machine)[1])
 
 
-def one_node(results: Results, kernel: Kernel, logs: Path) -> None:
+def one_node(results: Results, kernel: Kernel, logs: Path, *, one_thread: bool = False) -> None:
     """What the gate is there for, in a boot of its own: the unit tests would build."""
     name, log = f"{kernel.name} one node, traced from power-on:", logs / "one-node.console"
+    append = f"kunit.enable=0 {gate.TRACED}"
     with results.case(f"{name} no build, no wait, no message, 100 CPU and block cycles; with always, each event once"):
-        with series_boot(kernel, "debug", "one", log, append=f"kunit.enable=0 {TRACED}") as machine:
+        with series_boot(kernel, "debug", "one", log, append=append, one_thread=one_thread) as machine:
             counted(machine)
+
+
+def quiet(results: Results, name: str) -> contextlib.AbstractContextManager[None]:
+    """The result that a boot has beside those of its tests: it ran to its end, and the kernel had nothing to say."""
+    return results.case(f"{name} quiet to the end")
 
 
 @contextlib.contextmanager
 def series_boot(
-    kernel: Kernel, variant: str, topology: str, log: Path, *, append: str = "", programs: Sequence[Path] = ()
+    kernel: Kernel,
+    variant: str,
+    topology: str,
+    log: Path,
+    *,
+    append: str = "",
+    programs: Sequence[Path] = (),
+    one_thread: bool = False,
 ) -> Iterator[Guest]:
     """A guest with the series kernel of that variant: with the time and the words its checkers need."""
-    image, words = build.image(kernel, "series", variant), f"{build.BOOT_WORDS.get(variant, '')} {append}"
-    seconds = BOOT_SECONDS[variant]
-    with guest.boot(image, topology, log=log, append=words, programs=programs, timeout=seconds) as machine:
+    with guest.boot(
+        build.image(kernel, "series", variant), topology, log=log, programs=programs, timeout=BOOT_SECONDS[variant],
+        append=f"{build.BOOT_WORDS.get(variant, '')} {append}", one_thread=one_thread,
+    ) as machine:  # fmt: skip
         yield machine
         if variant == "kcsan":
             have_watched(machine.read(KCSAN))
@@ -210,63 +192,55 @@ def have_watched(counters: str) -> None:
         raise LabError(KCSAN, expected=expected, found=counters, do="see lab/kernels/config/kcsan.config")
 
 
-def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str, logs: Path) -> None:
+def topology_boot(
+    results: Results, kernel: Kernel, variant: str, topology: str, logs: Path, *, one_thread: bool = False
+) -> None:
     """Everything that is tried in one boot."""
     name = f"{kernel.name} {variant} {topology}:"
     log = logs / f"{variant}-{topology}.console"
-    unit_tests = "debug" in build.VARIANTS[variant]
-    try:
-        # Without default symbols, KUnit waits to be asked; a kernel without it does not know the parameter.
-        append, programs = "kunit.enable=1", [build.selftest(kernel)]
-        with series_boot(kernel, variant, topology, log, append=append, programs=programs) as machine:
-            if unit_tests:
-                run_kunit(results, machine, name, kunit_declared(kernel, topology))
-            else:
-                with results.case(f"{name} gate as the nodes have it at boot, built if it is open"):
-                    boot_state(machine, 2 if topology in ("two-socket", "tiered") else 1)
-            if topology == "hot-add":
-                with results.case(f"{name} the gate follows the DIMM"):
-                    dimm_comes_and_goes(machine, "1" if tells_tiers(kernel) else "")
-                machine.plug()
-            run_selftest(results, machine, name, declared(kernel, topology))
-    except LabError as error:
-        results.note(f"{name} quiet to the end", False, str(error))
-    else:
-        results.note(f"{name} quiet to the end", True)
+    # Without default symbols, KUnit waits to be asked; a kernel without it does not know the parameter.
+    append = "kunit.enable=1"
+    with quiet(results, name), series_boot(
+        kernel, variant, topology, log, append=append, programs=[build.selftest(kernel)], one_thread=one_thread
+    ) as machine:
+        if "debug" in build.VARIANTS[variant]:
+            run_kunit(results, machine, name, kunit_declared(kernel, topology))
+        else:
+            with results.case(f"{name} gate as the nodes have it at boot, built if it is open"):
+                boot_state(machine, 2 if topology in ("two-socket", "tiered") else 1)
+        if topology == "hot-add":
+            with results.case(f"{name} the gate follows the DIMM"):
+                dimm_comes_and_goes(machine, "1" if tells_tiers(kernel) else "")
+            machine.plug()
+        run_selftest(results, machine, name, declared(kernel, topology))
 
 
 def first_commit(results: Results, kernel: Kernel, logs: Path) -> None:
     """The first commit alone boots; the last one is what all other boots are of."""
     with results.case(f"{kernel.name} the first commit alone, tiered: boots, quiet to the end"):
-        mine = build.beside(kernel, "first")
-        with build.instead(render.render(kernel).files(1)):
-            image = build.image(mine, "series")
-        with guest.boot(image, "tiered", log=logs / "first-tiered.console") as machine:
-            absent = machine.sh(f"test -e {GATE}", check=False).status
-            assert absent, f"{GATE} is there: this is not the first commit alone"
+        mine = replace(build.beside(kernel, "first"), files=render.render(kernel).files(1))
+        with guest.boot(build.image(mine, "series"), "tiered", log=logs / "first-tiered.console") as machine:
+            absent = machine.sh(f"test -e {gate.SYSFS}", check=False).status
+            assert absent, f"{gate.SYSFS} is there: this is not the first commit alone"
 
 
-WORDS = ("auto", "always", "never")
-
-
-def parameter(results: Results, kernel: Kernel, logs: Path, seed: int, boots: int = 4) -> None:
+def parameter(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
     """The boot parameter: the three words; what is none of them gives one warning and leaves what was set."""
     chance = random.Random(seed)
     bad = ["", "AUTO", "auto,never", "x" * 900, "nevery", "0"]
     alphabet = "abcdefghijklmnopqrstuvwxyzALWAYS0123456789-_.[]"
     bad += ["".join(chance.choices(alphabet, k=chance.randint(1, 40))) for _ in range(20)]
-    given = [(value,) for value in (*WORDS[1:], *chance.sample(bad, boots))]
+    given = [(value,) for value in (*gate.POLICIES[1:], *chance.sample(bad, 4))]
     for values in [*given, ("never", "nope"), ("never", "always")]:
         shown = " demotion_gate=".join(value if len(value) < 45 else value[:20] + "…" for value in values)
         with results.case(f"{kernel.name} demotion_gate={shown}"):
             log = logs / "parameter.console"
             append = " ".join(f"demotion_gate={value}" for value in values)
             with guest.boot(build.image(kernel, "series"), "one", log=log, append=append) as machine:
-                policy = ["auto", *(value for value in values if value in WORDS)][-1]
-                expect("policy and gate", (policy, int(policy == "always")), gate(machine))
+                policy = ["auto", *(value for value in values if value in gate.POLICIES)][-1]
+                expect("policy and gate", (policy, int(policy == "always")), gate.state(machine))
                 warned = machine.sh("dmesg | grep -c 'demotion_gate: expected'", check=False).text.strip()
-                expect("warnings", str(sum(value not in WORDS for value in values)), warned)
+                expect("warnings", str(sum(value not in gate.POLICIES for value in values)), warned)
                 # What no part of the kernel takes is handed to init.
                 unknown = "dmesg | grep 'Unknown kernel command line' | grep demotion_gate"
                 expect("words of ours that the kernel does not know", "", machine.sh(unknown, check=False).text)
-

@@ -13,14 +13,13 @@ from pathlib import Path
 
 from lab.checks import boots, faults, lint, matrix, mutants, storm
 from lab.checks.results import Results, expect
-from lab.common import BUILD, ROOT, LabError, console, say
+from lab.common import BUILD, ROOT, SEED, LabError, console, say
 from lab.comparison import here
 from lab.guests import guest
 from lab.kernels import trees
 from lab.kernels.trees import Kernel
 from lab.rendering import render
 
-SEED = 20210806
 RENDER_SECONDS = 10  # for rendering besides git, on a machine that does nothing else
 
 

@@ -8,13 +8,12 @@ those of the kernel, is compiled, booted, and tested until a test fails. One tha
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.checks import boots, faults, storm
@@ -313,7 +312,6 @@ class Check:
 
     variant: str
     perform: Callable[[Results, Kernel, Path, int], None]
-    parallel: bool = False  # flips no key, and needs CPUs that run at once
 
 
 def kunit(topology: str) -> Check:
@@ -321,45 +319,45 @@ def kunit(topology: str) -> Check:
 
     def perform(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
         name, log = f"{kernel.name} debug {topology}:", logs / f"kunit-{topology}.console"
-        with results.case(f"{name} quiet to the end"):
-            with boots.series_boot(kernel, "debug", topology, log, append="kunit.enable=1") as machine:
-                boots.run_kunit(results, machine, name, boots.kunit_declared(kernel, topology))
+        boot = boots.series_boot(kernel, "debug", topology, log, append="kunit.enable=1", one_thread=True)
+        with boots.quiet(results, name), boot as machine:
+            boots.run_kunit(results, machine, name, boots.kunit_declared(kernel, topology))
 
     return Check("debug", perform)
 
 
 def booted(variant: str, topology: str) -> Check:
     def perform(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
-        boots.topology_boot(results, kernel, variant, topology, logs)
+        boots.topology_boot(results, kernel, variant, topology, logs, one_thread=True)
 
     return Check(variant, perform)
 
 
-# In the order in which they are tried after the one that is named: what is quick comes first.
+# In the order in which they are tried after the one that is named: what is quick comes first. In one thread, as all
+# may die of a key that flips where CPUs run at once; but for the races, which flip none.
 CHECKS: dict[str, Check] = {
     **{f"kunit {topology}": kunit(topology) for topology in guest.TOPOLOGIES},
     **{f"plain {topology}": booted("plain", topology) for topology in guest.TOPOLOGIES},
-    "faults": Check("plain", lambda results, kernel, logs, _: faults.run(results, kernel, "plain", logs)),
+    "faults": Check("plain", lambda results, kernel, logs, _: faults.run(results, kernel, "plain", logs, one_thread=True)),
     **{f"debug {topology}": booted("debug", topology) for topology in guest.TOPOLOGIES},
-    "one node": Check("debug", lambda results, kernel, logs, _: boots.one_node(results, kernel, logs)),
+    "one node": Check("debug", lambda results, kernel, logs, _: boots.one_node(results, kernel, logs, one_thread=True)),
     "kasan one": booted("kasan", "one"),
     "parameter": Check("plain", boots.parameter),
     "storm": Check(
         "debug", lambda results, kernel, logs, seed: storm.run(results, kernel, "debug", logs, STORM_SECONDS, seed)
     ),
-    "races": Check("kcsan", storm.races, True),
+    "races": Check("kcsan", storm.races),
 }
 
 
 def perform(check: str, kernel: Kernel, rendered: Mapping[str, bytes], logs: Path, seed: int) -> Quiet:
     """One check on a kernel with these files. The tests must not know that it is not the usual one."""
-    results = Quiet()
-    with build.instead(rendered), contextlib.nullcontext() if CHECKS[check].parallel else storm.one_thread():
-        build.image(kernel, "series", CHECKS[check].variant)  # what does not compile is no mutant that a test caught
-        tree = build.source(kernel, "series")
-        for name, data in rendered.items():
-            assert (tree / name).read_bytes() == data, f"{tree / name} is not what was to be tried"
-        CHECKS[check].perform(results, kernel, logs, seed)
+    results, kernel = Quiet(), replace(kernel, files=rendered)
+    build.image(kernel, "series", CHECKS[check].variant)  # what does not compile is no mutant that a test caught
+    tree = build.source(kernel, "series")
+    for name, data in rendered.items():
+        assert (tree / name).read_bytes() == data, f"{tree / name} is not what was to be tried"
+    CHECKS[check].perform(results, kernel, logs, seed)
     return results
 
 
@@ -400,7 +398,7 @@ def rows(verdicts: Sequence[Verdict]) -> Iterator[str]:
         yield f"| {mutant.name} | {mutant.breaks} | {mutant.check}: `{mutant.test}` | {verdict.caught_by} |"
 
 
-def run(results: Results, kernel: Kernel, logs: Path, seed: int = 1, only: Sequence[str] = ()) -> None:
+def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[str] = ()) -> None:
     """All mutants, or those that are named. A survivor is a failure."""
     mutants = chosen(kernel, only)
     rendered = render.render(kernel).files()

@@ -7,21 +7,16 @@ deadlock of its own in the stock kernel.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import re
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
-from lab.checks.boots import GATE, WORDS, counters, gate, series_boot, targets, tells_tiers
-from lab.checks.faults import nodes
+from lab.checks.boots import quiet, series_boot, tells_tiers
 from lab.checks.results import Results, expect, indented
-from lab.common import LabError, say
-from lab.guests import guest
+from lab.common import say
+from lab.guests import gate
 from lab.guests.guest import Guest
 from lab.kernels import build
 from lab.kernels.trees import Kernel
@@ -60,7 +55,7 @@ STORMS = (
 )
 
 # For KCSAN. It finds what happens within the microseconds for which it holds up an access, so CPUs must really run at
-# once, which `one_thread()` does not let them; hence nothing that flips the key.
+# once, and not take turns in one thread; hence nothing that flips the key.
 RACE_SECONDS = 30
 RACES = (
     Storm("one", (*WORKERS, "close"), eager=True),
@@ -83,54 +78,27 @@ class Dimms:
         return LATE_UNPLUG * self.unplugged + REFUSED_UNPLUG * (self.tries - self.unplugged)
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Boot guests whose CPUs take turns in one thread, where there is no KVM.
+def unplug(machine: Guest, dimms: Dimms, name: str) -> bool:
+    """Ask for it back. The guest may refuse: its pages can be busy, a block of it be offline already.
 
-    With a thread for each (seen in QEMU 7.2), a CPU may still run a breakpoint that the kernel had put into code it was
-    patching, and has taken out again: `Oops: int3`. Flipping any static key that other CPUs are using does it, such as
-    that of the stock kernel's `numa_balancing`.
+    Meanwhile the workers are kept from memory blocks' files, for a reason that `lab/guests/storm.c` gives.
     """
-    real = guest._command
-
-    def command(*given: Any) -> list[str]:
-        return [word.replace("thread=multi", "thread=single") for word in real(*given)]
-
-    with mock.patch.object(guest, "_command", command):
-        yield
-
-
-def plug(machine: Guest, dimms: Dimms) -> str:
-    """Plug memory into node 1, and do not wait for the guest."""
-    dimms.plugged += 1
-    name = f"storm{dimms.plugged}"
-    machine.add_dimm(name, DIMM, 1)
-    return name
-
-
-@contextlib.contextmanager
-def locked_blocks(machine: Guest) -> Iterator[None]:
-    """Keep the workers from memory blocks' files, for a reason that `lab/guests/storm.c` gives."""
+    dimms.tries += 1
     machine.sh(f"until mkdir {BLOCK_LOCK} 2>/dev/null; do usleep 5000; done")
     try:
-        yield
+        gone = not machine.remove_dimm(name, UNPLUG_SECONDS)
     finally:
         machine.sh(f"rmdir {BLOCK_LOCK}")
-
-
-def unplug(machine: Guest, dimms: Dimms, name: str) -> bool:
-    """Ask for it back. The guest may refuse: its pages can be busy, a block of it be offline already."""
-    dimms.tries += 1
-    with locked_blocks(machine):
-        refusal = machine.remove_dimm(name, UNPLUG_SECONDS)
-    dimms.unplugged += not refusal
-    return not refusal
+    dimms.unplugged += gone
+    return gone
 
 
 def play_dimms(machine: Guest, dimms: Dimms, chance: random.Random, end: float) -> None:
     """DIMMs come and go until the time is over; at the end there is none."""
     while time.monotonic() < end:
-        name = plug(machine, dimms)
+        dimms.plugged += 1
+        name = f"storm{dimms.plugged}"
+        machine.add_dimm(name, DIMM, 1)  # and the guest is not waited for
         time.sleep(min(chance.uniform(0.5, 5), max(0.5, end - time.monotonic())))
         give_up = max(end, time.monotonic()) + 4 * UNPLUG_SECONDS
         while not unplug(machine, dimms, name):
@@ -160,29 +128,30 @@ def ended(machine: Guest, seconds: float) -> str:
 
 def policy_and_gate(machine: Guest) -> None:
     """The gate is as the policy and the nodes have it; closed, there is no target; open, those of a new build."""
-    policy, is_open = gate(machine)
+    policy, is_open = gate.state(machine)
     memory = len(machine.sh("cat /sys/devices/system/node/has_memory | tr , '\\n' | sed 's/-/ /' | "
                             "while read a b; do seq $a ${b:-$a}; done").text.split())  # fmt: skip
     expect(f"gate, policy {policy}, {memory} nodes with memory",
            {"auto": int(memory > 1), "always": 1, "never": 0}[policy], is_open)  # fmt: skip
-    now = {node: targets(machine, node) for node in nodes(machine)}
+    now = gate.targets(machine)
+    none = dict.fromkeys(now, "")
     if not is_open:
-        expect("targets with the gate closed", {node: "" for node in now}, now)
-    machine.sh(f"echo never >{GATE}/policy")
-    expect("targets under never", {node: "" for node in now}, {node: targets(machine, node) for node in now})
-    machine.sh(f"echo {policy} >{GATE}/policy")
-    expect("targets after a new build", now, {node: targets(machine, node) for node in now})
+        expect("targets with the gate closed", none, now)
+    gate.set_policy(machine, "never")
+    expect("targets under never", none, gate.targets(machine))
+    gate.set_policy(machine, policy)
+    expect("targets after a new build", now, gate.targets(machine))
 
 
 def every_policy(machine: Guest) -> None:
     policy_and_gate(machine)
-    for policy in (*WORDS, "auto"):
-        machine.sh(f"echo {policy} >{GATE}/policy")
+    for policy in (*gate.POLICIES, "auto"):
+        gate.set_policy(machine, policy)
         policy_and_gate(machine)
 
 
 def add_up(
-    found: dict[str, int], dimms: Dimms, blocks: tuple[int, int], of_a_dimm: int, grown: tuple[int, int]
+    found: dict[str, int], dimms: Dimms, blocks: tuple[int, int], of_a_dimm: int, grown: dict[str, int]
 ) -> None:
     """Each event is counted once.
 
@@ -193,18 +162,18 @@ def add_up(
     online = found["block_on"] + of_a_dimm * dimms.plugged
     least = cpus + 2 * online - (blocks[1] - blocks[0])
     most = least + found["refused"] + found["opening"] + dimms.more_events
-    assert least <= sum(grown) <= most, (
-        f"rebuilds and skipped grew by {grown[0]} + {grown[1]} = {sum(grown)}\n  expected: {least} to {most}\n"
+    assert least <= sum(grown.values()) <= most, (
+        f"the counters grew by {grown}\n  expected: {least} to {most} together\n"
         f"  from: {found}, {dimms}, blocks online {blocks[0]} -> {blocks[1]}"
     )
 
 
-def undisturbed(kernel: Kernel, found: dict[str, int], dimms: Dimms, grown: tuple[int, int]) -> None:
+def undisturbed(kernel: Kernel, found: dict[str, int], dimms: Dimms, rebuilds: int) -> None:
     """With `auto` all the time, and the CPUs' nodes unchanged: a rebuild for each DIMM that came, and no other."""
     most = dimms.plugged + REFUSED_UNPLUG * (dimms.tries - dimms.unplugged)
     if kernel.keeper == "mm/migrate.c":  # which must restore what it disabled before the offline was refused
         most += found["refused"] + LATE_UNPLUG * dimms.unplugged
-    assert dimms.plugged <= grown[0] <= most, f"rebuilds grew by {grown[0]}, expected {dimms.plugged} to {most}"
+    assert dimms.plugged <= rebuilds <= most, f"rebuilds grew by {rebuilds}, expected {dimms.plugged} to {most}"
 
 
 def no_leaks(machine: Guest) -> None:
@@ -248,24 +217,24 @@ def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Sto
     if "reclaim" in what.workers and not reclaims_on_request(kernel):
         results.skip(demotes, "this kernel's cgroups have no memory.reclaim")
         what = replace(what, workers=tuple(role for role in what.workers if role != "reclaim"))
-    of_a_dimm = DIMM // int(machine.read("/sys/devices/system/memory/block_size_bytes"), 16)
+    of_a_dimm = DIMM // machine.block_size()
     machine.sh("echo 1 >/sys/kernel/mm/numa/demotion_enabled")
-    before, blocks, pages = counters(machine), machine.online_blocks(), demoted(machine)
+    before, blocks, pages = gate.counters(machine), machine.online_blocks(), demoted(machine)
     cpus = machine.read("/sys/devices/system/cpu/online")
-    found, dimms = None, Dimms()
+    raged = None
     with results.case(f"{name} every worker ends, none sees a fault"):
-        found, dimms = rage(machine, what, seconds, seed)
-    if found is None:
+        raged = rage(machine, what, seconds, seed)
+    if raged is None:
         return
+    found, dimms = raged
     with results.case(f"{name} CPUs and memory blocks are back"):
         expect("CPUs online", cpus, machine.read("/sys/devices/system/cpu/online"))
         expect("memory blocks online", blocks, machine.online_blocks())
-    after = counters(machine)
-    grown = (after[0] - before[0], after[1] - before[1])
+    grown = gate.grown(machine, before)
     with results.case(f"{name} the counters add up"):
         add_up(found, dimms, (blocks, machine.online_blocks()), of_a_dimm, grown)
         if "policy" not in what.workers and what.topology == "hot-add":
-            undisturbed(kernel, found, dimms, grown)
+            undisturbed(kernel, found, dimms, grown["rebuilds"])
     tiers = tells_tiers(kernel)
     if "reclaim" in what.workers and tiers:
         with results.case(demotes):
@@ -276,10 +245,10 @@ def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Sto
         with results.case(f"{name} the gate follows a DIMM as before"):
             dimm = machine.plug(timeout=120)
             every_policy(machine)
-            now = (gate(machine)[1], targets(machine, 0))
+            now = (gate.state(machine)[1], gate.targets(machine)[0])
             expect("gate, targets of node 0 with the DIMM", (1, "1" if tiers else ""), now)
             machine.unplug(dimm, timeout=120)
-            expect("gate without the DIMM", 0, gate(machine)[1])
+            expect("gate without the DIMM", 0, gate.state(machine)[1])
 
 
 def fuzz(results: Results, machine: Guest, name: str, seed: int) -> None:
@@ -289,27 +258,20 @@ def fuzz(results: Results, machine: Guest, name: str, seed: int) -> None:
         assert not output.status, f"status {output.status}\n{output.text}"
 
 
-def run(
-    results: Results, kernel: Kernel, variant: str, logs: Path, seconds: float = SECONDS, seed: int = 1
-) -> None:
+def run(results: Results, kernel: Kernel, variant: str, logs: Path, seconds: float, seed: int) -> None:
     """The storms, one boot for each machine, and the fuzz of the policy file in each."""
     for topology in dict.fromkeys(each.topology for each in STORMS):
         name = f"{kernel.name} {variant} {topology} storm (seed {seed}):"
-        try:
-            log = logs / f"storm-{variant}-{topology}.console"
-            with one_thread(), series_boot(kernel, variant, topology, log) as machine:
-                fuzz(results, machine, name, seed)
-                for number, each in enumerate(STORMS):
-                    if each.topology == topology:
-                        label = f"{name} {'policies too,' if 'policy' in each.workers else 'under auto,'}"
-                        storm(results, machine, kernel, label, each, seconds * each.part, seed + number)
-                if "debug" in build.VARIANTS[variant]:
-                    with results.case(f"{name} no leak"):
-                        no_leaks(machine)
-        except (LabError, AssertionError) as error:
-            results.note(f"{name} quiet to the end", False, str(error))
-        else:
-            results.note(f"{name} quiet to the end", True)
+        log = logs / f"storm-{variant}-{topology}.console"
+        with quiet(results, name), series_boot(kernel, variant, topology, log, one_thread=True) as machine:
+            fuzz(results, machine, name, seed)
+            for number, each in enumerate(STORMS):
+                if each.topology == topology:
+                    label = f"{name} {'policies too,' if 'policy' in each.workers else 'under auto,'}"
+                    storm(results, machine, kernel, label, each, seconds * each.part, seed + number)
+            if "debug" in build.VARIANTS[variant]:
+                with results.case(f"{name} no leak"):
+                    no_leaks(machine)
 
 
 def races(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
@@ -317,6 +279,6 @@ def races(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
     for each in RACES:
         name = f"{kernel.name} kcsan {each.topology} races (seed {seed}):"
         log = logs / f"races-{each.topology}.console"
-        with results.case(f"{name} quiet to the end"), series_boot(kernel, "kcsan", each.topology, log) as machine:
-            machine.sh(f"echo {each.policy} >{GATE}/policy")
+        with quiet(results, name), series_boot(kernel, "kcsan", each.topology, log) as machine:
+            gate.set_policy(machine, each.policy)
             rage(machine, each, RACE_SECONDS, seed)

@@ -27,22 +27,17 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from lab.checks.boots import COUNTERS, GATE
-from lab.common import ROOT, LabError, console, say
+from lab.common import ROOT, SEED, LabError, console, say
 from lab.comparison import report, stats
 from lab.comparison.runs import DATA, Design, Part, design_of, kind_of, load_plan, policy_of, write_plan
 from lab.comparison.stats import DONE, OK, Row
+from lab.guests import gate
 from lab.guests.guest import Guest
 from lab.guests.guest import boot as boot_guest
 from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
 
-TRACING = "/sys/kernel/tracing"
-DEMOTION = "demotion|migration_target|migrate_target"  # names on the stack of a wait that the demotion code asked for
 TRACE = "debug"  # the kernel variant that counts and does not time
-SEED = 20210806
-
-
 GATED = ("auto", "always", "never")
 FULL = ("stock", "stock2", "auto", "auto2", "always", "never")
 THREE = ("stock", "auto", "always")
@@ -194,8 +189,8 @@ sample() {{
     while [ -e /tmp/sampling ]; do
         read up _ </proc/uptime; read mem </sys/devices/system/node/has_memory
         open=; rebuilds=
-        [ -e {GATE}/open ] && read open <{GATE}/open
-        [ -e {COUNTERS}/rebuilds ] && read rebuilds <{COUNTERS}/rebuilds
+        [ -e {gate.SYSFS}/open ] && read open <{gate.SYSFS}/open
+        [ -e {gate.DEBUGFS}/rebuilds ] && read rebuilds <{gate.DEBUGFS}/rebuilds
         read again </sys/devices/system/node/has_memory
         [ "$mem" = "$again" ] || continue
         echo "$up,$mem,$open,$rebuilds"
@@ -209,11 +204,10 @@ sample >/tmp/samples 2>/dev/null </dev/null &
 
 def node(slot: Slot) -> None:
     """Node 1 has one block of memory, in a DIMM: when it goes, the node's last goes; when it comes, the first comes."""
-    size = f"{int(slot.guest.read('/sys/devices/system/memory/block_size_bytes'), 16) >> 20}M"
     slot.sh(SAMPLER)
     start = float(slot.sh("read up _ </proc/uptime; echo $up"))
     time.sleep(0.3)
-    dimm = slot.guest.plug(size)
+    dimm = slot.guest.plug(slot.guest.block_size())
     block = slot.sh("cd /sys/devices/system/node/node1 && echo memory*").strip().removeprefix("memory")
     time.sleep(0.3)
     toggle(slot, "memory", slot.design.node_cycles, block=block)
@@ -237,18 +231,6 @@ SCENARIOS: dict[str, Callable[[Slot], None]] = {
 }
 
 
-def counters(guest: Guest) -> dict[str, int]:
-    """rebuilds and skipped; nothing on a stock kernel."""
-    text = guest.sh(f"cd {COUNTERS} 2>/dev/null && grep . rebuilds skipped; true", timeout=20, check=False).text
-    return {name: int(value) for name, value in re.findall(r"^(rebuilds|skipped):(\d+)", text, re.M)}
-
-
-def set_policy(guest: Guest, policy: str) -> None:
-    text = guest.sh(f"echo {policy} >{GATE}/policy && cat {GATE}/policy", timeout=30, check=True).text
-    if f"[{policy}]" not in text:
-        raise LabError(f"{GATE}/policy", expected=f"[{policy}]", found=text.strip(), do="is this the series kernel?")
-
-
 def prepare(guest: Guest) -> str:
     """Silence the console, throw away a boot's first events, which find cold caches; return a block that toggles."""
     text = guest.sh("dmesg -n 1; toggle cpu --cycles 2; toggle memory --cycles 2", timeout=60, check=False).text
@@ -265,28 +247,16 @@ def init_seconds(guest: Guest) -> float | None:
 
 
 def waits(slot: Slot, what: str) -> None:
-    """Count the grace periods that a few events wait for, and by the stack those of the demotion code.
+    """Count the grace periods that a few events wait for, and those of the demotion code.
 
     The function tracer slows every event, so this is done in boots of their own, which are not timed.
     """
-    script = f"""
-        mountpoint -q {TRACING} || mount -t tracefs tracefs {TRACING}
-        cd {TRACING} && echo synchronize_rcu >set_ftrace_filter && echo 1 >options/func_stack_trace || exit 1
-        echo function >current_tracer && echo >trace
-        {toggle_command(slot, what, slot.design.traced_cycles)} | grep -c ',{OK}$'
-        echo 0 >tracing_on
-        awk '/: synchronize_rcu <-/ {{ all++; own = 0; next }}
-             /=>/ && /{DEMOTION}/ && !own {{ demotion++; own = 1 }}
-             END {{ print "waits", all + 0, demotion + 0 }}' trace
-        echo nop >current_tracer; echo 1 >tracing_on
-    """
-    text = slot.sh(script, 180)
-    events, found = re.search(r"^(\d+)\s*$", text, re.M), re.search(r"^waits (\d+) (\d+)\s*$", text, re.M)
-    if not events or not found:
-        raise LabError(f"{TRACING} in the guest", expected="calls of synchronize_rcu()", found=text, do="read the log")
-    slot.add("counted_events_count", int(events[1]))
-    slot.add("waits_count", int(found[1]))
-    slot.add("demotion_waits_count", int(found[2]))
+    gate.trace(slot.guest)
+    events = toggled(slot.sh(toggle_command(slot, what, slot.design.traced_cycles), 180))
+    slot.add("counted_events_count", sum(result == OK for *_, result in events))
+    everyone, own = gate.waits(slot.guest)
+    slot.add("waits_count", everyone)
+    slot.add("demotion_waits_count", own)
 
 
 # The plan
@@ -356,14 +326,14 @@ def measure(image: Path, design: Design, boot: Boot, log: Path) -> tuple[list[Ro
         for place, (scenario, arm) in enumerate(slots(boot, part)):
             slot = Slot(guest, design, cpus, arm, block)
             if boot.image == "series":
-                set_policy(guest, policy_of(arm))
+                gate.set_policy(guest, policy_of(arm))
             if part.variant == TRACE:
                 waits(slot, scenario)
             else:
-                before = counters(guest)
+                before = gate.counters(guest)
                 SCENARIOS[scenario](slot)
-                for name, count in counters(guest).items():
-                    slot.add(f"{name}_count", count - before[name])
+                for name, count in gate.grown(guest, before).items():
+                    slot.add(f"{name}_count", count)
             keep(arm, place, scenario, slot.rows)
         command = [str(word) for word in guest.process.args]
     keep(boot.arms[0], 0, "boot", [(DONE, 0, "", 0.0, OK, 1.0)])

@@ -6,14 +6,14 @@ from __future__ import annotations
 import argparse
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 
-from lab.checks import boots
 from lab.common import LabError, console, say
 from lab.comparison import bench, report
-from lab.guests import guest
+from lab.guests import gate, guest
 from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
 from lab.rendering import render
@@ -36,23 +36,23 @@ def show_patches(kernel: Kernel, rendering: render.Rendering) -> None:
 def toggle(kernel: Kernel, image: Path) -> Table:
     """The gate in every topology, under each policy, as sysfs has it."""
     table = Table(title=f"The gate in sysfs, {kernel.name}", title_justify="left")
-    for column in ("topology", "nodes with memory", *boots.WORDS, "targets of node 0 (auto)"):
+    for column in ("topology", "nodes with memory", *gate.POLICIES, "targets of node 0 (auto)"):
         table.add_column(column)
     for name in guest.TOPOLOGIES:
         log = kernel.build / "demo" / f"{name}.console"
         with guest.boot(image, name, log=log) as machine:
             if name == "hot-add":
-                before = boots.gate(machine)[1]
+                before = gate.state(machine)[1]
                 machine.plug()
             nodes = machine.read("/sys/devices/system/node/has_memory")
             row = []
-            for policy in (*boots.WORDS[1:], "auto"):
-                machine.sh(f"echo {policy} >{boots.GATE}/policy")
-                row.append("open" if boots.gate(machine)[1] else "closed")
+            for policy in (*gate.POLICIES[1:], "auto"):
+                gate.set_policy(machine, policy)
+                row.append("open" if gate.state(machine)[1] else "closed")
             always, never, auto = row
             if name == "hot-add":
                 auto = f"{'open' if before else 'closed'}, then a DIMM: {auto}"
-            table.add_row(name, nodes, auto, always, never, boots.targets(machine, 0) or "none")
+            table.add_row(name, nodes, auto, always, never, gate.targets(machine)[0] or "none")
         say(f"  {name}: booted, toggled, powered off")
     return table
 
@@ -71,18 +71,19 @@ def main() -> None:
     rendering = render.render(kernel)
     show_patches(kernel, rendering)
 
-    with build.instead(rendering.files()):  # rendering takes seconds: once is enough
-        step(2, "the stock kernel and the series kernel (a first build takes minutes, later ones reuse it)")
-        build.image(kernel, "stock")
-        image = build.image(kernel, "series")
+    kernel = replace(kernel, files=rendering.files())  # rendering takes seconds: once is enough
 
-        step(3, "the gate, in all topologies")
-        table = toggle(kernel, image)
+    step(2, "the stock kernel and the series kernel (a first build takes minutes, later ones reuse it)")
+    build.image(kernel, "stock")
+    image = build.image(kernel, "series")
 
-        step(4, "stress-ng memhotplug, memory blocks and CPUs off and on: stock, auto, always")
-        design = bench.DESIGNS["quick"]
-        out = bench.run_folder(kernel, design, bench.SEED)
-        bench.run(kernel, design, out)
+    step(3, "the gate, in all topologies")
+    table = toggle(kernel, image)
+
+    step(4, "stress-ng memhotplug, memory blocks and CPUs off and on: stock, auto, always")
+    design = bench.DESIGNS["quick"]
+    out = bench.run_folder(kernel, design, bench.SEED)
+    bench.run(kernel, design, out)
 
     step(5, "the report")
     page = report.write(out)

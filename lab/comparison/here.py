@@ -18,12 +18,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from lab.checks.boots import GATE
 from lab.checks.results import Results, expect
 from lab.common import BUILD, LabError, console, say
 from lab.comparison import bench, report, runs, stats
 from lab.comparison.runs import Design, Part
 from lab.comparison.stats import DONE, OK, Row
+from lab.guests import gate
 from lab.guests.guest import Guest, boot, guest_programs
 from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
@@ -88,7 +88,7 @@ def make_plan(options: argparse.Namespace, arms: tuple[str, ...], scenarios: tup
 
 
 SNAPSHOT = f"""
-    cat {GATE}/policy /sys/devices/system/cpu/online
+    cat {gate.SYSFS}/policy /sys/devices/system/cpu/online
     grep -l online /sys/devices/system/memory/memory*/state | wc -l
     cat /proc/sys/kernel/printk; ls /run/demotion-gate.state* 2>/dev/null; true
 """
@@ -106,7 +106,8 @@ def prove(results: Results, kernel: Kernel) -> None:
 
     with boot(build.image(kernel, "series"), "one", log=logs / "here-series.console") as machine:
         machine.put("/bin/here.sh", SCRIPT.read_bytes())
-        machine.sh(f"echo always >{GATE}/policy; dmesg -n 4")
+        gate.set_policy(machine, "always")
+        machine.sh("dmesg -n 4")
         before = machine.sh(SNAPSHOT).text
         with results.case(f"{kernel.name} here: a whole run"):
             said = start(machine, "--rounds 2 --cycles 3")

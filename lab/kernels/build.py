@@ -43,7 +43,7 @@ BOOT_WORDS = {"kcsan": "panic_on_warn=0"}  # it reports the kernel's own races a
 KCSAN_WATCHES = ("demotion_gate", "node_demotion", "memory-tiers", "migrate", "vmscan", "vmstat", "node")
 MAKE_WORDS = {"kcsan": ("KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{stem}.o=y" for stem in KCSAN_WATCHES))}
 IMAGE = Path("arch/x86/boot/bzImage")
-FILES_OF_A_BUILD = 1450  # until a first build has counted them
+FILES_OF_A_BUILD = 1450  # of one that begins with nothing, about
 PRODUCT = re.compile(  # what a build leaves in a source tree
     r"\.(?:o|a|ko|cmd|mod|mod\.c|order|symvers|tmp|dtb|dwo)$|(?:^|/)\.tmp_|^\.git(?:/|$)"
     r"|^(?:\.config(?:\.old)?|\.version|vmlinux.*|System\.map|modules\.builtin.*|source|debian)(?:/|$)"
@@ -73,21 +73,27 @@ def _files(top: Path) -> Iterator[str]:
                 yield prefix + name
 
 
-def _replace(path: Path) -> Path:
-    """Where to put a new version of `path`, to be renamed over it: an old inode may be shared and stays as it is."""
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A place for a new version of `path`, then renamed over it: an old inode may be shared and stays as it is."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".tmp_{path.name}")
     fresh.unlink(missing_ok=True)
-    return fresh
+    yield fresh
+    fresh.rename(path)
+
+
+def _remove(path: Path) -> None:
+    """A file that may be there, and its folder if that leaves it empty."""
+    path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        path.parent.rmdir()
 
 
 def _prune(top: Path, wanted: set[str]) -> None:
-    """Remove the files that are not wanted, and folders left empty."""
     for name in list(_files(top)):
         if name not in wanted:
-            (top / name).unlink()
-            with contextlib.suppress(OSError):
-                (top / name).parent.rmdir()
+            _remove(top / name)
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -107,9 +113,8 @@ def sync(source: Path, to: Path) -> None:
     wanted = set(_files(source))
     for name in wanted:
         if not _same(source / name, to / name):
-            fresh = _replace(to / name)
-            shutil.copy(source / name, fresh, follow_symlinks=False)
-            fresh.rename(to / name)
+            with _replacing(to / name) as fresh:
+                shutil.copy(source / name, fresh, follow_symlinks=False)
     _prune(to, wanted)
 
 
@@ -135,12 +140,9 @@ def _stock(kernel: Kernel) -> tuple[Path, str]:
         stamp.unlink(missing_ok=True)
         stock.mkdir(parents=True, exist_ok=True)
         if render.is_git(kernel):
-            with tempfile.TemporaryDirectory(prefix="stock-", dir=kernel.cache) as folder:
-                archive, tree = Path(folder) / "archive.tar", Path(folder) / "tree"
-                tree.mkdir()
-                render.git_source(kernel, "archive", "-o", str(archive), "HEAD")
-                run(["tar", "xf", archive, "-C", tree])
-                sync(tree, stock)
+            with tempfile.TemporaryDirectory(prefix="stock-", dir=kernel.cache) as tree:
+                render.unpack(kernel, Path(tree))
+                sync(Path(tree), stock)
         else:
             sync(kernel.source, stock)
         stamp.write_text(state)
@@ -148,14 +150,16 @@ def _stock(kernel: Kernel) -> tuple[Path, str]:
 
 
 def _link(stock: Path, farm: Path) -> None:
-    """Make one file of the farm the stock file again."""
+    """Make one file of the farm the stock file again, or nothing where that has none."""
+    if not os.path.lexists(stock):
+        return _remove(farm)
     if os.path.lexists(farm):
         if os.path.samestat(stock.lstat(), farm.lstat()):
-            return
+            return None
         os.utime(stock, follow_symlinks=False)  # or `make` would keep what it compiled from the file that goes
-    fresh = _replace(farm)
-    os.link(stock, fresh, follow_symlinks=False)
-    fresh.rename(farm)
+    with _replacing(farm) as fresh:
+        os.link(stock, fresh, follow_symlinks=False)
+    return None
 
 
 def _overlay(stock: Path, farm: Path, data: bytes) -> None:
@@ -163,10 +167,9 @@ def _overlay(stock: Path, farm: Path, data: bytes) -> None:
     linked = os.path.lexists(farm) and stock.exists() and os.path.samestat(stock.lstat(), farm.lstat())
     if not linked and farm.is_file() and farm.read_bytes() == data:
         return
-    fresh = _replace(farm)
-    fresh.write_bytes(data)
-    fresh.chmod(0o755 if stock.exists() and stock.stat().st_mode & 0o100 else 0o644)
-    fresh.rename(farm)
+    with _replacing(farm) as fresh:
+        fresh.write_bytes(data)
+        fresh.chmod(0o755 if stock.exists() and stock.stat().st_mode & 0o100 else 0o644)
 
 
 def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, bytes]) -> None:
@@ -174,25 +177,19 @@ def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, byt
     stamp = series.with_name(f"{series.name}.state")
     known = json.loads(stamp.read_text()) if stamp.exists() else {}
     stamp.unlink(missing_ok=True)  # whoever finds none, after an interrupted run, looks at every file
-    if known.get("stock") == stock_state and series.is_dir():
-        stale: Iterable[str] = set(known["rendered"]) - set(rendered)
-    elif not series.exists():
+    if not series.exists():
         whole = series.with_name(f".tmp_{series.name}")
         shutil.rmtree(whole, ignore_errors=True)
         run(["cp", "-al", stock.resolve(), whole])
         whole.rename(series)
-        stale = ()
+        stale: set[str] = set()
+    elif known.get("stock") == stock_state:
+        stale = set(known["rendered"])
     else:
-        stale = set(_files(stock)) - set(rendered)
-        if series.is_dir():
-            _prune(series, set(stale) | set(rendered))
-    for name in stale:
-        if os.path.lexists(stock / name):
-            _link(stock / name, series / name)
-        else:
-            (series / name).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                (series / name).parent.rmdir()
+        stale = set(_files(stock))
+        _prune(series, stale | set(rendered))
+    for name in stale - set(rendered):
+        _link(stock / name, series / name)
     for name, data in rendered.items():
         _overlay(stock / name, series / name, data)
     stamp.write_text(json.dumps({"stock": stock_state, "rendered": sorted(rendered)}))
@@ -212,23 +209,18 @@ def _source(kernel: Kernel, which: str, rendered: Mapping[str, bytes]) -> tuple[
 
 
 @functools.lru_cache
+def _all_of(kernel: Kernel) -> Mapping[str, bytes]:
+    """Rendering takes seconds: once a run is enough."""
+    return render.render(kernel).files()
+
+
 def _rendered(kernel: Kernel, which: str) -> Mapping[str, bytes]:
-    """The files of the series, once a run. Made before the lock is taken: it needs none, and may fail."""
+    """The files of the series. Made before the lock is taken: it needs none, and may fail."""
     if which not in ("stock", "series"):
         raise LabError(f"kernel {which}", expected="stock or series", found=which, do="check the word")
-    return render.render(kernel).files() if which == "series" else {}
-
-
-@contextlib.contextmanager
-def instead(rendered: Mapping[str, bytes]) -> Iterator[None]:
-    """Within this block the series is these files: rendered before, the first commit, or with a fault planted."""
-    global _rendered
-    real, files = _rendered, {"series": dict(rendered), "stock": {}}
-    _rendered = lambda kernel, which: files[which]  # noqa: E731
-    try:
-        yield
-    finally:
-        _rendered = real
+    if which == "stock":
+        return {}
+    return _all_of(kernel) if kernel.files is None else kernel.files
 
 
 def beside(kernel: Kernel, name: str) -> Kernel:
@@ -301,48 +293,34 @@ def _make(tree: Path, obj: Path) -> list[str]:
 
 
 def _linked(tree: Path, obj: Path) -> list[str]:
-    """The same, with the link made."""
-    link = obj / "src"
-    link.unlink(missing_ok=True)
-    link.symlink_to(os.path.relpath(tree, obj))
+    """The same, with folder and link made."""
+    obj.mkdir(parents=True, exist_ok=True)
+    (obj / "src").unlink(missing_ok=True)
+    (obj / "src").symlink_to(os.path.relpath(tree, obj))
     return _make(tree, obj)
-
-
-def _compiler() -> str:
-    return run(["gcc", "--version"]).stdout.splitlines()[0]
 
 
 def _lock_of(obj: Path) -> Path:
     return obj.with_name(f"{obj.name}.lock")
 
 
-def _count_of(obj: Path) -> Path:
-    """Where the number of files that a first build here compiles is kept."""
-    return obj.with_name(f"files-{obj.name}")
-
-
 def _begin(stock: Path, obj: Path, tree: Path, rendered: Iterable[str]) -> None:
     """Begin the objects of the series as a copy of the stock kernel's: `make` then compiles only what differs.
 
-    ccache does not see that the rest stays the same: all files include autoconf.h, and that differs by a symbol.
+    ccache does not see that the rest stays the same: all files include autoconf.h, and that differs by a symbol. This
+    and `_cc_quick()` are there for a cold `make demo`: on two cores 13.5 minutes with them, about 19 without.
     """
     with locked(_lock_of(stock)):
         if not (stock / "lab.built").exists():
             return
         fresh = obj.with_name(f".tmp_{obj.name}")
         shutil.rmtree(fresh, ignore_errors=True)
-        shutil.copytree(stock, fresh, symlinks=True)
-    for stamp in fresh.glob("lab.*"):
-        stamp.unlink()
-    ours = [f"src/{name}" for name in rendered]  # ccache has the compiler name them from here
-    count = 0
+        shutil.copytree(stock, fresh, symlinks=True, ignore=shutil.ignore_patterns("lab.*"))
     for command in fresh.rglob("*.cmd"):  # a command that changes makes its object be built again
         text = command.read_text(errors="surrogateescape").replace(f"{stock}/", f"{obj}/")
         command.write_text(text, errors="surrogateescape")
-        count += any(name in text for name in ours)
     for name in rendered:  # may have been written before the stock kernel was built
         os.utime(tree / name)
-    _count_of(obj).write_text(str(count))
     fresh.rename(obj)
 
 
@@ -354,24 +332,17 @@ def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, by
         _begin(_path(kernel, "stock", variant), obj, tree, rendered)
     text = "".join(path.read_text() for path in fragments(kernel, variant))
     kconfig = [rendered[name] for name in sorted(rendered) if Path(name).name.startswith("Kconfig")]
-    settled = (_stock(kernel)[1], symbols(text), kconfig, _compiler())
+    settled = (_stock(kernel)[1], symbols(text), kconfig, run(["gcc", "--version"]).stdout)
     wanted = hashlib.sha256(repr(settled).encode()).hexdigest()
-    stamp = obj / "lab.config"
-    if not stamp.exists() or stamp.read_text() != wanted or not (obj / ".config").exists():
-        obj.mkdir(parents=True, exist_ok=True)
-        make = _linked(tree, obj)
-        every = obj / "lab.fragments"
+    stamp, config = obj / "lab.config", obj / ".config"
+    if not stamp.exists() or stamp.read_text() != wanted or not config.exists():
+        make, log, every = _linked(tree, obj), obj / "lab.config.log", obj / "lab.fragments"
         every.write_text(text)
-        log = obj / "lab.config.log"
         log.write_text("")
         # As tinyconfig does, but with our symbols in the same step: what they make visible stays off unless named.
         run([*make, "-s", "allnoconfig"], env={**ENVIRONMENT, "KCONFIG_ALLCONFIG": str(every)}, log=log)
-        missing = not_taken(symbols(text), symbols((obj / ".config").read_text()), known_symbols(tree))
-        if missing:
-            note = f"{obj.name}: {kernel.version} knows but did not take {', '.join(missing)}"
-            with log.open("a") as out:
-                out.write(note + "\n")
-            say(note)
+        if missing := not_taken(symbols(text), symbols(config.read_text()), known_symbols(tree)):
+            say(f"{obj.name}: {kernel.version} knows but did not take {', '.join(missing)}")
         stamp.write_text(wanted)
     return obj, hashlib.sha256(f"{state} {wanted}".encode()).hexdigest()
 
@@ -396,21 +367,14 @@ def _cc_quick() -> list[str]:
     return ["CC=$(if $(filter %.S,$<),,ccache )gcc", "CCACHE_DEPEND=1"] if shutil.which("ccache") else ["CC=gcc"]
 
 
-@contextlib.contextmanager
-def _progress(what: str, total: int) -> Iterator[Progress]:
-    """A bar on a terminal."""
-    count = TextColumn("{task.completed} of about {task.total} files")
-    columns = (TextColumn(what), BarColumn(), count, TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        progress.add_task(what, total=total)
-        yield progress
-
-
-def compile_kernel(command: Sequence[str], what: str, log: Path, total: int) -> int:
-    """Run make, show how far it is, and return how many files it built."""
+def compile_kernel(command: Sequence[str], what: str, log: Path, total: int | None) -> None:
+    """Run make, and show how far it is of about so many files."""
     done, start, told = 0, time.monotonic(), time.monotonic()
-    with log.open("w") as out, _progress(what, total) as progress:
+    of = f" of about {total}" if total else ""
+    columns = (TextColumn(what), BarColumn(), TextColumn(f"{{task.completed}}{of} files"), TimeElapsedColumn())
+    with log.open("w") as out, Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         out.write(" ".join(command) + "\n")
+        task = bar.add_task(what, total=total)
         with subprocess.Popen(
             command, env={**os.environ, **ENVIRONMENT}, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -419,13 +383,11 @@ def compile_kernel(command: Sequence[str], what: str, log: Path, total: int) -> 
                 for line in process.stdout or ():
                     out.write(line)
                     out.flush()
-                    if STEP.match(line):
-                        done += 1
-                        progress.update(progress.task_ids[0], completed=done, total=max(done, total))
-                    now = time.monotonic()
-                    if not console.is_terminal and now - told >= 30:
-                        say(f"{what}: {done} of about {max(done, total)} files, {now - start:.0f} s")
-                        told = now
+                    done += bool(STEP.match(line))
+                    bar.update(task, completed=done)
+                    if not console.is_terminal and time.monotonic() - told >= 30:
+                        told = time.monotonic()
+                        say(f"{what}: {done}{of} files, {told - start:.0f} s")
             except BaseException:
                 process.terminate()  # make ends its children
                 raise
@@ -436,7 +398,6 @@ def compile_kernel(command: Sequence[str], what: str, log: Path, total: int) -> 
         raise LabError(what, expected="it to compile", found=found, do=f"read {log}")
     if done:
         say(f"{what}: {done} files in {time.monotonic() - start:.0f} s")
-    return done
 
 
 def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
@@ -447,39 +408,31 @@ def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
     words = MAKE_WORDS.get(variant, ())
     state += "".join(words)
     with locked(_lock_of(obj)):  # another kernel's guests need not wait for this build
-        stamp, counted = obj / "lab.built", _count_of(obj)
-        if stamp.exists() and stamp.read_text() == state and (obj / IMAGE).exists():
-            return obj / IMAGE
+        stamp, made, packed = obj / "lab.built", obj / IMAGE, obj / IMAGE.parent / "compressed/vmlinux.bin.gz"
+        if stamp.exists() and stamp.read_text() == state and made.exists():
+            return made
         stamp.unlink(missing_ok=True)
-        fresh = not (obj / "lab.log").exists()  # a build that was interrupted, or repeated, counts too few
-        total = int(counted.read_text()) if counted.exists() else FILES_OF_A_BUILD
+        cold = not (obj / "vmlinux").exists()  # neither built before nor begun with another kernel's objects
         what = f"building {kernel.name} {which}" + (f" ({variant})" if variant != "plain" else "")
-        first = fresh and not counted.exists()
-        say(f"{what}, log in {obj}/lab.log" + (": the first time takes minutes" if first else ""))
+        say(f"{what}, log in {obj}/lab.log" + (": the first time takes minutes" if cold else ""))
         command = [*_make((obj / "src").resolve(), obj), _jobs(), *_cc_quick(), *words, "bzImage"]
-        done = compile_kernel(command, what, obj / "lab.log", total)
-        packed = obj / IMAGE.parent / "compressed/vmlinux.bin.gz"
-        if packed.read_bytes() not in (obj / IMAGE).read_bytes():
+        compile_kernel(command, what, obj / "lab.log", FILES_OF_A_BUILD if cold else None)
+        if packed.read_bytes() not in made.read_bytes():
             raise LabError(
-                str(obj / IMAGE), expected=f"{packed.name}, as just built, in it", found="another kernel",
+                str(made), expected=f"{packed.name}, as just built, in it", found="another kernel",
                 do=f"remove {obj} and {ENVIRONMENT['CCACHE_DIR']}",
             )  # fmt: skip
-        if fresh:
-            counted.write_text(str(done))
         stamp.write_text(state)
-        return obj / IMAGE
+        return made
 
 
 def selftest(kernel: Kernel) -> Path:
     """The series' selftest, as a static program for a guest."""
     folder = source(kernel, "series") / kernel.selftests
     program = kernel.cache / "selftest" / "demotion_gate"
-    program.parent.mkdir(parents=True, exist_ok=True)
-    with kernel.lock():
-        fresh = program.with_name(".tmp_demotion_gate")
-        flags = ["-static", "-O2", "-Wall", "-D_GNU_SOURCE="]
-        run(["gcc", *flags, "-I", folder.parent, "-I", folder, folder / "demotion_gate.c", "-o", fresh])
-        fresh.rename(program)
+    flags = ["-static", "-O2", "-Wall", "-D_GNU_SOURCE=", f"-I{folder.parent}", f"-I{folder}"]
+    with kernel.lock(), _replacing(program) as fresh:
+        run(["gcc", *flags, folder / "demotion_gate.c", "-o", fresh])
     return program
 
 
@@ -516,28 +469,23 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
         if not shutil.which(program):
             raise LabError("make deb", expected=program, found="none", do=f"apt install {package}")
     start = deb_config(os.environ.get("DEB_CONFIG"))
-    rendered = _rendered(kernel, "series")
-    out = kernel.build / "deb"
-    with kernel.lock():
-        tree, _ = _source(kernel, "series", rendered)
+    tree = source(kernel, "series")
     work = kernel.cache / "deb"  # where ccache finds what other builds compiled; packages land beside the objects
     with locked(work / "lock"):  # packaging takes long, and guests need not wait for it
-        obj = work / "objects"
-        obj.mkdir(parents=True, exist_ok=True)
-        log = work / "config.log"
+        make, config, log = _linked(tree, work / "objects"), work / "objects/.config", work / "config.log"
         log.write_text("")
-        make = _linked(tree, obj)
         say(f"configuration from {start or 'the defconfig of x86-64'}")
         if start:
-            shutil.copyfile(start, obj / ".config")
+            shutil.copyfile(start, config)
         else:
             run([*make, "-s", "x86_64_defconfig"], env=ENVIRONMENT, log=log)
         settings = [word for setting in DEB_SETTINGS for word in setting]
-        run([tree / "scripts/config", "--file", obj / ".config", *settings], log=log)
+        run([tree / "scripts/config", "--file", config, *settings], log=log)
         run([*make, "-s", "olddefconfig"], env=ENVIRONMENT, log=log)
         if local:
             answers = "\n" * 10000  # the default for every question
             run([*make, "-s", "localmodconfig"], env=ENVIRONMENT, log=log, stdin=answers)
+        out = kernel.build / "deb"
         for old in (*work.glob("*.deb"), *out.glob("*.deb")):
             old.unlink()
         command = [*make, _jobs(), _cc(), "bindeb-pkg"]

@@ -6,7 +6,8 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -28,6 +29,8 @@ class Kernel:
     name: str
     source: Path
     cache: Path  # object directories and working copies, shared by all checkouts of this repository
+    # Its series, where that is not all of series/: the first commit alone, or with a fault planted.
+    files: Mapping[str, bytes] | None = field(default=None, compare=False)
 
     @property
     def build(self) -> Path:

@@ -702,6 +702,13 @@ def git_source(kernel: Kernel, *words: str) -> str:
     return run(["git", "-c", "safe.directory=*", "-C", kernel.source, *words], env={"GIT_OPTIONAL_LOCKS": "0"}).stdout
 
 
+def unpack(kernel: Kernel, to: Path) -> None:
+    """The commit that the user's repository has checked out, as files."""
+    with tempfile.NamedTemporaryFile(suffix=".tar", dir=to.parent) as archive:
+        git_source(kernel, "archive", "-o", archive.name, "HEAD")
+        run(["tar", "xf", archive.name, "-C", to])
+
+
 def check_tree(kernel: Kernel) -> None:
     """Refuse a tree that the series can't be meant for. Changes nothing in it."""
     if (kernel.source / MARK).exists():
@@ -863,10 +870,7 @@ def import_source(kernel: Kernel, git: Git, log: Path) -> None:
     shutil.rmtree(git.top, ignore_errors=True)
     git.top.mkdir(parents=True)
     if is_git(kernel):
-        archive = git.top / "archive.tar"
-        git_source(kernel, "archive", "-o", str(archive), "HEAD")
-        run(["tar", "xf", archive, "-C", git.top])
-        archive.unlink()
+        unpack(kernel, git.top)
     else:
         run(["cp", "-a", "--reflink=auto", f"{kernel.source}/.", git.top])
     say("adding it to git, which takes a minute or two")

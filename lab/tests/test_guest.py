@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from lab.checks import boots
 from lab.common import LabError
 from lab.guests import guest
+from lab.guests.guest import Guest
 from lab.kernels import build
 from lab.kernels.trees import Kernel
 from lab.rendering import render
@@ -30,9 +33,9 @@ def numa(args: tuple[str, ...]) -> list[str]:
 def test_every_cpu_belongs_to_one_node(name: str, cpus: int | None) -> None:
     topology = guest.TOPOLOGIES[name]
     args = topology.args(cpus)
-    smp = int(re.match(r"\d+", args[args.index("-smp") + 1])[0])
+    smp = int(args[args.index("-smp") + 1].partition(",")[0])
     assert smp == (cpus or topology.cpus)
-    owned = []
+    owned: list[int] = []
     for node in numa(args):
         if found := re.search(r"cpus=(\d+)-(\d+)", node):
             owned += range(int(found[1]), int(found[2]) + 1)
@@ -153,6 +156,105 @@ def test_the_first_splat_is_shown_with_what_follows_it() -> None:
     lines = guest.first_splat(console).splitlines()
     assert lines[:3] == ["WARNING: possible circular locking dependency detected", "reason 0", "reason 1"]
     assert len(lines) == guest.SPLAT_LINES
+
+
+# --- A guest, with a QEMU that is played
+
+PLAYED = """#!/usr/bin/python3
+import json, os, re, socket, subprocess, sys, threading, zlib
+words = " ".join(sys.argv)
+if "refuse.me" in words:
+    sys.exit("qemu: no such thing")
+console = open(re.search("id=console,path=(.*?),append", words)[1].replace(",,", ","), "a")
+agent, qmp = (socket.socket(fileno=int(re.search(f"id={name},fd=(\\d+)", words)[1])) for name in ("agent", "qmp"))
+
+def monitor():
+    lines = qmp.makefile("rw")
+    print('{"QMP": {}}', file=lines, flush=True)
+    for line in lines:
+        asked = json.loads(line)
+        if asked["execute"] == "device_del":
+            gone = {"event": "DEVICE_DELETED", "data": {"device": asked["arguments"]["id"]}}
+            print(json.dumps({"event": "OTHER", "data": {}}) + "\\n" + json.dumps(gone), file=lines, flush=True)
+        bad = asked["execute"] == "nonesuch"
+        print(json.dumps({"error": {"desc": "no such command"}} if bad else {"return": {}}), file=lines, flush=True)
+
+threading.Thread(target=monitor, daemon=True).start()
+lines = agent.makefile("rwb")
+
+def answer(number, status, data, spoilt=0):
+    lines.write(b"%d %d %d %d\\n" % (number, status, len(data), zlib.crc32(data) + spoilt) + data)
+    lines.flush()
+
+answer(0, 0, b"ready")
+while head := lines.readline():
+    verb, number, milliseconds, length, crc = head.decode().split()
+    body = lines.read(int(length))
+    if verb == "off":
+        break
+    done = subprocess.run(["sh", "-c", body.decode()], stdout=subprocess.PIPE)
+    if b"WARNING" in done.stdout:
+        print("[ 1.0] WARNING: something", file=console, flush=True)
+    answer(int(number), done.returncode, done.stdout, b"spoil" in body)
+"""
+
+
+@pytest.fixture
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., contextlib.AbstractContextManager[Guest]]:
+    qemu = tmp_path / "qemu"
+    qemu.write_text(PLAYED)
+    qemu.chmod(0o755)
+    monkeypatch.setattr(guest, "QEMU", str(qemu))
+    monkeypatch.setattr(guest, "_initramfs", lambda programs, to: to)
+    monkeypatch.setenv("LAB_ACCEL", "tcg")
+    return lambda **words: guest.boot(tmp_path / "image", "one", log=tmp_path / "a,log", timeout=5, **words)
+
+
+def test_a_guest_is_asked_and_answers(played) -> None:
+    with played() as machine:
+        assert machine.sh("echo one; exit 3", check=False) == guest.Output(3, "one\n")
+        with pytest.raises(LabError, match="exit status 0"):
+            machine.sh("exit 3")
+        assert machine.remove_dimm("dimm1", 5) == ""
+        assert machine.event(lambda event: event["event"] == "OTHER", 0) and not machine.event(lambda _: True, 0.01)
+        with pytest.raises(LabError, match="no such command"):
+            machine.qmp("nonesuch")
+    assert machine.process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("script", "why"),
+    [("echo WARNING", "quiet console"), ("echo spoil", "checksum"), ("kill -9 $PPID", "the machine stopped")],
+)
+def test_a_guest_that_complains_lies_or_dies_is_an_error(played, script: str, why: str) -> None:
+    with pytest.raises(LabError, match=why), played() as machine:
+        machine.sh(script, timeout=5)
+    assert machine.process.poll() is not None
+
+
+def test_a_guest_that_does_not_begin_is_an_error_with_what_qemu_says(played) -> None:
+    with pytest.raises(LabError, match="no such thing"), played(append="refuse.me"):
+        pass
+
+
+@pytest.mark.parametrize(("accel", "one_thread", "words"), [
+    ("tcg", False, "tcg,thread=multi"), ("tcg", True, "tcg,thread=single"), ("kvm", True, "kvm"),
+])  # fmt: skip
+def test_cpus_take_turns_where_that_is_asked_for(played, monkeypatch, accel: str, one_thread: bool, words: str) -> None:
+    monkeypatch.setenv("LAB_ACCEL", accel)
+    with played(one_thread=one_thread) as machine:
+        command = machine.process.args
+    assert command[command.index("-accel") + 1] == words
+
+
+def test_kvm_that_hangs_is_found_out_once_and_not_used(played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+    monkeypatch.delenv("LAB_ACCEL")
+    monkeypatch.setattr(guest, "_accelerators", [])
+    monkeypatch.setattr(guest.os, "access", lambda *_: True)
+    monkeypatch.setattr(guest, "_runs", lambda image, accel: tried.append(accel))
+    assert {guest.accelerator(tmp_path / name) for name in ("one", "two")} == {"tcg,thread=multi"}
+    assert tried == ["kvm"] and "LAB_ACCEL" not in os.environ
 
 
 # --- What goes into a guest
@@ -299,7 +401,7 @@ def test_the_series_begins_with_the_stock_kernels_objects(tmp_path: Path) -> Non
         (obj / "src").unlink(missing_ok=True)
         (obj / "src").symlink_to(tree)
         (obj / "built").unlink(missing_ok=True)
-        command = ["make", "-s", "-C", obj, "-f", tree / "Makefile", f"srctree={obj}/src"]
+        command = ["make", "-s", "-C", str(obj), "-f", f"{tree}/Makefile", f"srctree={obj}/src"]
         subprocess.run(command, check=True, capture_output=True)
         return (obj / "built").read_text() if (obj / "built").exists() else ""
 
@@ -311,7 +413,6 @@ def test_the_series_begins_with_the_stock_kernels_objects(tmp_path: Path) -> Non
     (one / "lab.built").write_text("stock")
     build._begin(one, two, series, ["c.h"])
     assert not (two / "lab.built").exists()
-    assert (tmp_path / "files-obj-series").read_text() == "1"
     assert make(two, series) == "a.o\n" and (two / "a.o").read_text() == "a\nours\n"
     assert make(one, stock) == ""
 
