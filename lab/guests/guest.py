@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.common import BUILD, CACHE, LabError, locked, run, say, tail
+from lab.common import BUILD, CACHE, LabError, run, say, tail
 
 QEMU = "qemu-system-x86_64"
 KVM = "kvm"
@@ -126,24 +126,11 @@ def _console(log: Path) -> str:
     return log.read_text(errors="replace") if log.exists() else ""
 
 
-def _messages(console: str) -> list[str]:
-    return [_STAMP.sub("", line) for line in console.replace("\r", "").splitlines()]
-
-
-def _is_splat(line: str) -> bool:
-    return bool(_SPLATS.search(line)) and not _FOREIGN_RACE.search(line)
-
-
-def splats(console: str) -> list[str]:
-    """The lines of a console log that a sound kernel does not print."""
-    return [line for line in _messages(console) if _is_splat(line)]
-
-
 def first_splat(console: str) -> str:
-    """The first of them, and what the kernel printed behind it: lockdep takes some hundred lines for its reasons."""
-    lines = _messages(console)
+    """The first line that a sound kernel does not print, and what comes behind it: lockdep takes some hundred lines."""
+    lines = [_STAMP.sub("", line) for line in console.replace("\r", "").splitlines()]
     for number, line in enumerate(lines):
-        if _is_splat(line):
+        if _SPLATS.search(line) and not _FOREIGN_RACE.search(line):
             return "\n".join(lines[number : number + SPLAT_LINES])
     return ""
 
@@ -196,16 +183,19 @@ def guest_programs() -> dict[str, Path]:
     return programs
 
 
-def _initramfs(programs: Sequence[Path], to: Path) -> Path:
-    """What a guest has: busybox, stress-ng, our programs, /init; and these programs in /bin."""
+@functools.cache
+def _base() -> bytes:
+    """What every guest has: busybox, stress-ng, our programs, /init."""
     busybox, stress = _need("busybox", "busybox-static"), _need("stress-ng", "stress-ng")
-    if _libraries(busybox):
-        raise LabError(str(busybox), expected="a static busybox", found="a dynamic one", do="run `make setup`")
     files = {"/init": GUEST / "init", "/bin/busybox": busybox, "/usr/bin/stress-ng": stress}
     files |= {f"/bin/{name}": binary for name, binary in guest_programs().items()}
-    files |= {f"/bin/{program.name}": program for program in programs}
-    files |= {str(library): library for library in _libraries(stress)}
-    to.write_bytes(_pack(files))
+    files |= {str(library): library for program in (busybox, stress) for library in _libraries(program)}
+    return _pack(files)
+
+
+def _initramfs(programs: Sequence[Path], to: Path) -> Path:
+    """The same, and behind it these programs in /bin."""
+    to.write_bytes(_base() + _pack({f"/bin/{program.name}": program for program in programs}))
     return to
 
 
@@ -311,7 +301,7 @@ class Guest:
         return status, answer
 
     def _error(self, expected: str, found: str, hangs: bool = True) -> LabError:
-        seen = first_splat(_console(self.log)) or (tail(self.log) if hangs else "")
+        seen = self.splat() or (tail(self.log) if hangs else "")
         do = f"read the console log {self.log}"
         return LabError(f"guest {self.name}", expected=expected, found=f"{found}\n{seen}".rstrip(), do=do)
 
@@ -414,9 +404,9 @@ class Guest:
 
     # The console
 
-    def splats(self) -> list[str]:
-        """The lines of its console so far that a sound kernel does not print."""
-        return splats(_console(self.log))
+    def splat(self) -> str:
+        """What its console has that a sound kernel does not print."""
+        return first_splat(_console(self.log))
 
     def lockdep_is_off(self) -> bool:
         """True if lockdep is built in and has stopped looking: then a quiet console proves nothing."""
@@ -568,7 +558,7 @@ def boot(
         try:
             yield guest
         except Exception as error:
-            if guest.splats():
+            if guest.splat():
                 raise guest._error("a quiet console", "splats") from error
             raise
         if guest.process.poll() is not None:
@@ -576,7 +566,7 @@ def boot(
         if guest.lockdep_is_off():
             raise guest._error("debug_locks: 1 in /proc/lockdep_stats", "0: lockdep has switched itself off")
         guest.off()
-        if guest.splats():
+        if guest.splat():
             raise guest._error("a quiet console", "splats")
 
 

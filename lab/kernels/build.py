@@ -24,8 +24,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
 from lab.common import CACHE, LabError, console, locked, run, say, tail
 from lab.kernels import trees
 from lab.kernels.trees import Kernel
@@ -56,6 +54,11 @@ ENVIRONMENT = {  # a build's own: nothing that differs between two builds of the
     "CCACHE_IGNOREOPTIONS": "-fmacro-prefix-map=*",  # names the tree, and comes to the same in both
     "LC_ALL": "C",
 }  # fmt: skip
+JOBS = f"-j{len(os.sched_getaffinity(0))}"
+
+
+def _digest(*things: object) -> str:
+    return hashlib.sha256(repr(things).encode()).hexdigest()
 
 
 # --- Source trees ----------------------------------------------------------------------------------------------------
@@ -122,11 +125,8 @@ def _state_of(kernel: Kernel) -> str:
     """What tells one state of the user's tree from another."""
     if render.is_git(kernel):
         return render.git_source(kernel, "rev-parse", "HEAD").strip()
-    digest = hashlib.sha256()
-    for name in _files(kernel.source):
-        state = (kernel.source / name).lstat()
-        digest.update(f"{name}\0{state.st_mode}\0{state.st_size}\0{state.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+    states = ((name, (kernel.source / name).lstat()) for name in _files(kernel.source))
+    return _digest([(name, state.st_mode, state.st_size, state.st_mtime_ns) for name, state in states])
 
 
 def _stock(kernel: Kernel) -> tuple[Path, str]:
@@ -199,13 +199,10 @@ def _source(kernel: Kernel, which: str, rendered: Mapping[str, bytes]) -> tuple[
     """A source tree, and a digest of what is in it. The caller holds the lock."""
     stock, state = _stock(kernel)
     if which == "stock":
-        return stock, hashlib.sha256(state.encode()).hexdigest()
+        return stock, _digest(state)
     series = kernel.cache / "series"
     farm(stock, state, series, rendered)
-    digest = hashlib.sha256(state.encode())
-    for name in sorted(rendered):
-        digest.update(f"{name}\0{len(rendered[name])}\0".encode() + rendered[name])
-    return series, digest.hexdigest()
+    return series, _digest(state, sorted(rendered.items()))
 
 
 @functools.lru_cache
@@ -255,13 +252,8 @@ def fragments(kernel: Kernel, variant: str) -> list[Path]:
 
 def symbols(text: str) -> dict[str, str]:
     """The symbols that a .config or a fragment sets; "n" for those it unsets. The last one counts."""
-    found = {}
-    for line in text.splitlines():
-        if match := re.match(r"CONFIG_(\w+)=(.*)$", line):
-            found[match[1]] = match[2]
-        elif match := re.match(r"# CONFIG_(\w+) is not set$", line):
-            found[match[1]] = "n"
-    return found
+    found = re.findall(r"^(?:CONFIG_(\w+)=(.*)|# CONFIG_(\w+) is not set)$", text, re.M)
+    return {name or unset: value if name else "n" for name, value, unset in found}
 
 
 def known_symbols(tree: Path) -> set[str]:
@@ -300,17 +292,13 @@ def _linked(tree: Path, obj: Path) -> list[str]:
     return _make(tree, obj)
 
 
-def _lock_of(obj: Path) -> Path:
-    return obj.with_name(f"{obj.name}.lock")
-
-
 def _begin(stock: Path, obj: Path, tree: Path, rendered: Iterable[str]) -> None:
     """Begin the objects of the series as a copy of the stock kernel's: `make` then compiles only what differs.
 
     ccache does not see that the rest stays the same: all files include autoconf.h, and that differs by a symbol. This
     and `_cc_quick()` are there for a cold `make demo`: on two cores 13.5 minutes with them, about 19 without.
     """
-    with locked(_lock_of(stock)):
+    with locked(stock.with_suffix(".lock")):
         if not (stock / "lab.built").exists():
             return
         fresh = obj.with_name(f".tmp_{obj.name}")
@@ -332,8 +320,7 @@ def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, by
         _begin(_path(kernel, "stock", variant), obj, tree, rendered)
     text = "".join(path.read_text() for path in fragments(kernel, variant))
     kconfig = [rendered[name] for name in sorted(rendered) if Path(name).name.startswith("Kconfig")]
-    settled = (_stock(kernel)[1], symbols(text), kconfig, run(["gcc", "--version"]).stdout)
-    wanted = hashlib.sha256(repr(settled).encode()).hexdigest()
+    wanted = _digest(_stock(kernel)[1], symbols(text), kconfig, run(["gcc", "--version"]).stdout)
     stamp, config = obj / "lab.config", obj / ".config"
     if not stamp.exists() or stamp.read_text() != wanted or not config.exists():
         make, log, every = _linked(tree, obj), obj / "lab.config.log", obj / "lab.fragments"
@@ -344,14 +331,10 @@ def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, by
         if missing := not_taken(symbols(text), symbols(config.read_text()), known_symbols(tree)):
             say(f"{obj.name}: {kernel.version} knows but did not take {', '.join(missing)}")
         stamp.write_text(wanted)
-    return obj, hashlib.sha256(f"{state} {wanted}".encode()).hexdigest()
+    return obj, _digest(state, wanted)
 
 
 # --- Compiling -------------------------------------------------------------------------------------------------------
-
-
-def _jobs() -> str:
-    return f"-j{len(os.sched_getaffinity(0))}"
 
 
 def _cc() -> str:
@@ -371,10 +354,8 @@ def compile_kernel(command: Sequence[str], what: str, log: Path, total: int | No
     """Run make, and show how far it is of about so many files."""
     done, start, told = 0, time.monotonic(), time.monotonic()
     of = f" of about {total}" if total else ""
-    columns = (TextColumn(what), BarColumn(), TextColumn(f"{{task.completed}}{of} files"), TimeElapsedColumn())
-    with log.open("w") as out, Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with log.open("w") as out, console.status(what) as status:
         out.write(" ".join(command) + "\n")
-        task = bar.add_task(what, total=total)
         with subprocess.Popen(
             command, env={**os.environ, **ENVIRONMENT}, text=True, errors="replace",
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -384,10 +365,12 @@ def compile_kernel(command: Sequence[str], what: str, log: Path, total: int | No
                     out.write(line)
                     out.flush()
                     done += bool(STEP.match(line))
-                    bar.update(task, completed=done)
-                    if not console.is_terminal and time.monotonic() - told >= 30:
-                        told = time.monotonic()
-                        say(f"{what}: {done}{of} files, {told - start:.0f} s")
+                    now = time.monotonic()
+                    message = f"{what}: {done}{of} files, {now - start:.0f} s"
+                    status.update(message)
+                    if not console.is_terminal and now - told >= 30:
+                        say(message)
+                        told = now
             except BaseException:
                 process.terminate()  # make ends its children
                 raise
@@ -407,7 +390,7 @@ def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
         obj, state = _objects(kernel, which, variant, rendered)
     words = MAKE_WORDS.get(variant, ())
     state += "".join(words)
-    with locked(_lock_of(obj)):  # another kernel's guests need not wait for this build
+    with locked(obj.with_suffix(".lock")):  # another kernel's guests need not wait for this build
         stamp, made, packed = obj / "lab.built", obj / IMAGE, obj / IMAGE.parent / "compressed/vmlinux.bin.gz"
         if stamp.exists() and stamp.read_text() == state and made.exists():
             return made
@@ -415,7 +398,7 @@ def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
         cold = not (obj / "vmlinux").exists()  # neither built before nor begun with another kernel's objects
         what = f"building {kernel.name} {which}" + (f" ({variant})" if variant != "plain" else "")
         say(f"{what}, log in {obj}/lab.log" + (": the first time takes minutes" if cold else ""))
-        command = [*_make((obj / "src").resolve(), obj), _jobs(), *_cc_quick(), *words, "bzImage"]
+        command = [*_make((obj / "src").resolve(), obj), JOBS, *_cc_quick(), *words, "bzImage"]
         compile_kernel(command, what, obj / "lab.log", FILES_OF_A_BUILD if cold else None)
         if packed.read_bytes() not in made.read_bytes():
             raise LabError(
@@ -437,19 +420,6 @@ def selftest(kernel: Kernel) -> Path:
 
 
 # --- Packages for the user's own machine -----------------------------------------------------------------------------
-
-DEB_SETTINGS = (  # on top of whatever configuration it starts from
-    *(("--enable", name) for name in (
-        "NUMA", "MIGRATION", "NUMA_MIGRATION", "MEMORY_HOTPLUG", "MEMORY_HOTREMOVE", "HOTPLUG_CPU", "ACPI_HMAT",
-        "DEBUG_FS",
-    )),
-    ("--set-str", "LOCALVERSION", "-demotion-gate"),
-    # A distribution's keys are not here.
-    ("--set-str", "SYSTEM_TRUSTED_KEYS", ""), ("--set-str", "SYSTEM_REVOCATION_KEYS", ""),
-    # Debug information would make gigabytes.
-    *(("--disable", name) for name in ("DEBUG_INFO_BTF", "DEBUG_INFO_DWARF_TOOLCHAIN_DEFAULT", "DEBUG_INFO")),
-    ("--enable", "DEBUG_INFO_NONE"),
-)  # fmt: skip
 
 
 def deb_config(given: str | None) -> Path | None:
@@ -475,12 +445,10 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
         make, config, log = _linked(tree, work / "objects"), work / "objects/.config", work / "config.log"
         log.write_text("")
         say(f"configuration from {start or 'the defconfig of x86-64'}")
-        if start:
-            shutil.copyfile(start, config)
-        else:
+        if not start:
             run([*make, "-s", "x86_64_defconfig"], env=ENVIRONMENT, log=log)
-        settings = [word for setting in DEB_SETTINGS for word in setting]
-        run([tree / "scripts/config", "--file", config, *settings], log=log)
+        text = (start or config).read_text() + (CONFIG / "deb.config").read_text()  # of two values the last one counts
+        config.write_text(text)
         run([*make, "-s", "olddefconfig"], env=ENVIRONMENT, log=log)
         if local:
             answers = "\n" * 10000  # the default for every question
@@ -488,7 +456,7 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
         out = kernel.build / "deb"
         for old in (*work.glob("*.deb"), *out.glob("*.deb")):
             old.unlink()
-        command = [*make, _jobs(), _cc(), "bindeb-pkg"]
+        command = [*make, JOBS, _cc(), "bindeb-pkg"]
         compile_kernel(command, f"packaging {kernel.name}", work / "build.log", 3000 if local else 25000)
         made = sorted(work.glob("*.deb"))
         if not made:
