@@ -6,9 +6,10 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lab.checks.results import Results, expect, ktap
 from lab.common import LabError
@@ -165,20 +166,11 @@ def quiet(results: Results, name: str) -> contextlib.AbstractContextManager[None
 
 @contextlib.contextmanager
 def series_boot(
-    kernel: Kernel,
-    variant: str,
-    topology: str,
-    log: Path,
-    *,
-    append: str = "",
-    programs: Sequence[Path] = (),
-    one_thread: bool = False,
+    kernel: Kernel, variant: str, topology: str, log: Path, *, append: str = "", **more: Any
 ) -> Iterator[Guest]:
     """A guest with the series kernel of that variant: with the time and the words its checkers need."""
-    with guest.boot(
-        build.image(kernel, "series", variant), topology, log=log, programs=programs, timeout=BOOT_SECONDS[variant],
-        append=f"{build.BOOT_WORDS.get(variant, '')} {append}", one_thread=one_thread,
-    ) as machine:  # fmt: skip
+    image, words = build.image(kernel, "series", variant), f"{build.BOOT_WORDS.get(variant, '')} {append}"
+    with guest.boot(image, topology, log=log, timeout=BOOT_SECONDS[variant], append=words, **more) as machine:
         yield machine
         if variant == "kcsan":
             have_watched(machine.read(KCSAN))

@@ -103,7 +103,7 @@ def play_dimms(machine: Guest, dimms: Dimms, chance: random.Random, end: float) 
         give_up = max(end, time.monotonic()) + 4 * UNPLUG_SECONDS
         while not unplug(machine, dimms, name):
             if time.monotonic() > give_up:
-                raise machine._error(f"the guest to give back {name} once the storm is over", "it does not")
+                raise machine.error(f"the guest to give back {name} once the storm is over", "it does not")
             time.sleep(chance.uniform(0.1, 1))
         time.sleep(chance.uniform(0, 1))
 
@@ -119,7 +119,7 @@ def ended(machine: Guest, seconds: float) -> str:
     while not (status := machine.sh("cat /run/storm.status 2>/dev/null", check=False).text.strip()):
         if time.monotonic() > deadline:
             machine.sh("echo w >/proc/sysrq-trigger", check=False)
-            raise machine._error("the storm to end", f"it is still going {seconds:.0f} s after its time")
+            raise machine.error("the storm to end", f"it is still going {seconds:.0f} s after its time")
         time.sleep(0.5)
     text = machine.read("/run/storm.out")
     assert status == "0", f"the workers ended with status {status}\n{text}"

@@ -267,7 +267,7 @@ class Guest:
         self._agent, self._monitor = agent, monitor
         self._id = 0
         self._dimms = 0
-        self._events: list[dict[str, Any]] = []
+        self._messages: list[dict[str, Any]] = []
         self._monitor.line(deadline)  # the greeting
         self._monitor.send(b'{"execute": "qmp_capabilities"}\n')
         self._monitor.line(deadline)
@@ -280,10 +280,10 @@ class Guest:
         try:
             number, status, length, crc = (int(word) for word in head.split())
         except ValueError:
-            raise self._error("an answer on the command channel", repr(head)) from None
+            raise self.error("an answer on the command channel", repr(head)) from None
         data = self._agent.bytes(length, deadline)
         if number != self._id or zlib.crc32(data) != crc:
-            raise self._error(f"answer {self._id}, whole", f"answer {number}, checksum {crc:#x}, {zlib.crc32(data):#x}")
+            raise self.error(f"answer {self._id}, whole", f"answer {number}, checksum {crc:#x}, {zlib.crc32(data):#x}")
         return status, data
 
     def _ask(self, verb: str, data: bytes, timeout: float) -> tuple[int, bytes]:
@@ -295,12 +295,12 @@ class Guest:
             self._agent.send(head + data)
             status, answer = self._answer(deadline)
         except _Gone as gone:
-            raise self._error("an answer on the command channel", str(gone)) from None
+            raise self.error("an answer on the command channel", str(gone)) from None
         if status == -3:
-            raise self._error(f"to {verb}", answer.decode(errors="replace").strip(), False)
+            raise self.error(f"to {verb}", answer.decode(errors="replace").strip(), False)
         return status, answer
 
-    def _error(self, expected: str, found: str, hangs: bool = True) -> LabError:
+    def error(self, expected: str, found: str, hangs: bool = True) -> LabError:
         seen = self.splat() or (tail(self.log) if hangs else "")
         do = f"read the console log {self.log}"
         return LabError(f"guest {self.name}", expected=expected, found=f"{found}\n{seen}".rstrip(), do=do)
@@ -315,9 +315,9 @@ class Guest:
         text = answer.decode(errors="replace")
         if status < 0:
             how = "did not end" if status == -1 else "did not end, not even when killed"
-            raise self._error(f"a script to end within {timeout:g} s", f"it {how}:\n{script.strip()}\n--\n{text}")
+            raise self.error(f"a script to end within {timeout:g} s", f"it {how}:\n{script.strip()}\n--\n{text}")
         if check and status:
-            raise self._error("exit status 0", f"{status} from:\n{script.strip()}\n--\n{text}", False)
+            raise self.error("exit status 0", f"{status} from:\n{script.strip()}\n--\n{text}", False)
         return Output(status, text)
 
     def read(self, path: str) -> str:
@@ -334,30 +334,27 @@ class Guest:
     def qmp(self, command: str, *, timeout: float = 30, **arguments: Any) -> Any:
         """Run a command of QEMU's monitor. An underscore in an argument's name stands for a hyphen."""
         words = {name.replace("_", "-"): value for name, value in arguments.items()}
-        try:
+        with contextlib.suppress(_Gone):  # nor will it answer
             self._monitor.send(json.dumps({"execute": command, "arguments": words}).encode() + b"\n")
-            deadline = time.monotonic() + timeout
-            while "event" in (message := json.loads(self._monitor.line(deadline))):
-                self._events.append(message)
-        except _Gone as gone:
-            raise self._error(f"QEMU to answer {command}", str(gone)) from None
-        if "error" in message:
-            raise self._error(f"QEMU to do {command} {words}", message["error"]["desc"], False)
-        return message["return"]
+        answer = self.message(lambda message: "event" not in message, timeout)
+        if not answer or "error" in answer:
+            found = answer["error"]["desc"] if answer else "no answer in time"
+            raise self.error(f"QEMU to do {command} {words}", found, False)
+        return answer["return"]
 
-    def event(self, wanted: Callable[[dict[str, Any]], bool], timeout: float) -> dict[str, Any] | None:
-        """Wait for an event of QEMU's that `wanted` takes."""
+    def message(self, wanted: Callable[[dict[str, Any]], bool], timeout: float) -> dict[str, Any] | None:
+        """Wait for a message of QEMU's monitor that `wanted` takes; the others are kept for whoever wants them."""
         deadline = time.monotonic() + timeout
         while True:
-            for index, event in enumerate(self._events):
-                if wanted(event):
-                    return self._events.pop(index)
+            for index, message in enumerate(self._messages):
+                if wanted(message):
+                    return self._messages.pop(index)
             try:
-                self._events.append(json.loads(self._monitor.line(deadline)))
+                self._messages.append(json.loads(self._monitor.line(deadline)))
             except _Gone as gone:
                 if self.process.poll() is None:
                     return None
-                raise self._error("an event from QEMU", str(gone)) from None
+                raise self.error("a message from QEMU", str(gone)) from None
 
     def online_blocks(self) -> int:
         """How many memory blocks are online."""
@@ -376,14 +373,14 @@ class Guest:
         deadline = time.monotonic() + timeout
         while (now := self.online_blocks()) < wanted:
             if time.monotonic() > deadline:
-                raise self._error(f"{wanted} memory blocks online after plugging {dimm}", f"{now}")
+                raise self.error(f"{wanted} memory blocks online after plugging {dimm}", f"{now}")
             time.sleep(0.1)
         return dimm
 
     def unplug(self, dimm: str, *, timeout: float = 30) -> None:
         """Unplug what plug() returned, and wait till it is gone."""
         if refusal := self.remove_dimm(dimm, timeout):
-            raise self._error(f"the guest to give back {dimm}", f"{refusal} (memory in use that can't be moved?)")
+            raise self.error(f"the guest to give back {dimm}", f"{refusal} (memory in use that can't be moved?)")
 
     def add_dimm(self, name: str, size: int, node: int) -> None:
         """Plug memory into a node, and do not wait for the guest."""
@@ -394,7 +391,7 @@ class Guest:
         """Ask for it back, and wait. The guest may refuse: then, why it is still there."""
         self.qmp("device_del", id=name)
         ends = ("DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR", "MEM_UNPLUG_ERROR")
-        event = self.event(lambda event: event["event"] in ends and event["data"].get("device") == name, timeout)
+        event = self.message(lambda event: event.get("event") in ends and event["data"].get("device") == name, timeout)
         if not event:
             return "it did not within the time limit"
         if event["event"] != "DEVICE_DELETED":
@@ -421,7 +418,7 @@ class Guest:
         try:
             self.process.wait(OFF_SECONDS)
         except subprocess.TimeoutExpired:
-            raise self._error(f"power off within {OFF_SECONDS} s", "it hangs") from None
+            raise self.error(f"power off within {OFF_SECONDS} s", "it hangs") from None
 
 
 def _command(image: Path, initramfs: Path, machine: Topology, cpus: int | None, accel: str, append: str) -> list[str]:
@@ -559,15 +556,15 @@ def boot(
             yield guest
         except Exception as error:
             if guest.splat():
-                raise guest._error("a quiet console", "splats") from error
+                raise guest.error("a quiet console", "splats") from error
             raise
         if guest.process.poll() is not None:
-            raise guest._error("a guest that runs until the end", "it stopped by itself")
+            raise guest.error("a guest that runs until the end", "it stopped by itself")
         if guest.lockdep_is_off():
-            raise guest._error("debug_locks: 1 in /proc/lockdep_stats", "0: lockdep has switched itself off")
+            raise guest.error("debug_locks: 1 in /proc/lockdep_stats", "0: lockdep has switched itself off")
         guest.off()
         if guest.splat():
-            raise guest._error("a quiet console", "splats")
+            raise guest.error("a quiet console", "splats")
 
 
 def shell(image: Path, topology: str, cpus: int | None = None) -> None:
