@@ -338,7 +338,9 @@ def booted(variant: str, topology: str) -> Check:
 CHECKS: dict[str, Check] = {
     **{f"kunit {topology}": kunit(topology) for topology in guest.TOPOLOGIES},
     **{f"plain {topology}": booted("plain", topology) for topology in guest.TOPOLOGIES},
-    "faults": Check("plain", lambda results, kernel, logs, _: faults.run(results, kernel, "plain", logs, one_thread=True)),
+    "faults": Check(
+        "plain", lambda results, kernel, logs, _: faults.run(results, kernel, "plain", logs, one_thread=True)
+    ),
     **{f"debug {topology}": booted("debug", topology) for topology in guest.TOPOLOGIES},
     "one node": Check("debug", lambda results, kernel, logs, _: boots.one_node(results, kernel, logs, one_thread=True)),
     "kasan one": booted("kasan", "one"),
