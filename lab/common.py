@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What every part of the lab needs: where things are, how to run a program, how to fail."""
+"""What every part of the lab needs: where things are, how to run a program, how to fail, how a command ends."""
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import fcntl
 import os
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from rich.console import Console
 
@@ -95,3 +98,34 @@ def locked(path: Path) -> Iterator[None]:
             say(f"waiting for another run that holds {path}")
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def count(word: str) -> int:
+    """For argparse: how many of something, which is one at least."""
+    if int(word) < 1:
+        raise argparse.ArgumentTypeError(f"expected 1 or more, found {word}")
+    return int(word)
+
+
+def launch(main: Callable[[argparse.Namespace], int | None], parser: argparse.ArgumentParser) -> NoReturn:
+    """Run a command to its exit status. What the user or the machine can do to it is a message, not a traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends what it runs, as Ctrl-C does
+    status = 1
+    try:
+        try:
+            status = main(parser.parse_args()) or 0
+        finally:
+            sys.stdout.flush()
+    except KeyboardInterrupt as stop:
+        status, message = 130, str(stop) or "stopped; what is built and measured is kept"
+    except LabError as error:
+        message = f"error: {error}"
+    except BrokenPipeError:
+        message = "error: nobody reads the output any more"
+    except OSError as error:  # a full disk, a file that one may not read
+        message = f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}"
+    else:
+        raise SystemExit(status)
+    with contextlib.suppress(OSError):
+        print(message, file=sys.stderr)
+    raise SystemExit(status)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lab.checks import boots, faults, lint, matrix, mutants, storm
 from lab.checks.results import Results, expect
-from lab.common import BUILD, ROOT, SEED, LabError, console, say
+from lab.common import BUILD, ROOT, SEED, LabError, count, launch, say
 from lab.comparison import here
 from lab.guests import guest
 from lab.kernels import trees
@@ -104,38 +104,30 @@ def no_tree(results: Results) -> None:
     results.skip("5.15", "no 5.15 tree (KSRC=)")
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="make check", description="all tests")
-    parser.add_argument("--kernel", help="one of " + ", ".join(trees.DEBIAN) + "; default: all of them")
-    parser.add_argument("--ksrc", help="your own kernel tree instead")
-    parser.add_argument("--all", action="store_true", help="the slow part too")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--storm", type=float, default=storm.SECONDS, metavar="SECONDS", help="how long it storms")
-    options = parser.parse_args()
-    borrow_identity()
+def parser() -> argparse.ArgumentParser:
+    words = trees.command("lab.checks.check", __doc__, every=True)
+    words.add_argument("--all", action="store_true", help="the slow part too")
+    words.add_argument("--seed", type=int, default=SEED, help="of what is drawn by lot (default %(default)s)")
+    about = "how long it storms (default %(default)s)"
+    words.add_argument("--storm", type=count, default=storm.SECONDS, metavar="SECONDS", help=about)
+    return words
 
+
+def main(given: argparse.Namespace) -> int:
+    borrow_identity()
     results = Results()
     BUILD.mkdir(exist_ok=True)
     units(results)
-    if options.ksrc or options.kernel:
-        chosen = [trees.get(options.kernel, options.ksrc)]
-    else:
-        chosen = [trees.get(name) for name in trees.DEBIAN]
+    kernels = trees.chosen(given)
+    if len(kernels) > 1:
         no_tree(results)
-    for kernel in chosen:
+    for kernel in kernels:
         try:
-            kernel_checks(results, kernel, options.all, options.seed, options.storm)
+            kernel_checks(results, kernel, given.all, given.seed, given.storm)
         except LabError as error:
             results.note(f"{kernel.name} to the end", False, str(error))
     return results.end()
 
 
 if __name__ == "__main__":
-    try:
-        raise SystemExit(main())
-    except KeyboardInterrupt:
-        console.print("stopped")
-        raise SystemExit(130) from None
-    except LabError as error:
-        console.print(f"error: {error}", style="red", markup=False)
-        raise SystemExit(1) from None
+    launch(main, parser())

@@ -12,16 +12,15 @@ import functools
 import os
 import re
 import subprocess
-import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.checks.results import Results, Skip, expect
-from lab.common import ROOT, LabError, locked
+from lab.common import ROOT, LabError, launch, locked
 from lab.common import run as call
 from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
@@ -426,20 +425,15 @@ def run(kernel: Kernel, results: Results) -> None:
         coccicheck(kernel, tree, rendering, results)
 
 
-def cli(what: Callable[[Kernel, Results], None], words: Sequence[str] | None = None) -> int:
-    """A command of its own for a set of checks."""
-    parser = argparse.ArgumentParser(prog=f"python3 -m {what.__module__}")
-    parser.add_argument("--kernel", help="one of Debian's: " + ", ".join(trees.DEBIAN))
-    parser.add_argument("--ksrc", help="your own kernel tree, which is only read")
-    given = parser.parse_args(words)
-    try:
-        results = Results()
-        what(trees.get(given.kernel, given.ksrc), results)
-        return results.end()
-    except LabError as error:
-        print(error, file=sys.stderr)
-        return 1
+def parser() -> argparse.ArgumentParser:
+    return trees.command("lab.checks.lint", __doc__)
+
+
+def main(given: argparse.Namespace) -> int:
+    results = Results()
+    run(trees.chosen(given)[0], results)
+    return results.end()
 
 
 if __name__ == "__main__":
-    sys.exit(cli(run))
+    launch(main, parser())

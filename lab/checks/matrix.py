@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,9 @@ from pathlib import Path
 from lab.checks import lint
 from lab.checks.lint import Bench
 from lab.checks.results import Results, expect
-from lab.common import LabError
+from lab.common import LabError, launch
 from lab.common import run as call
+from lab.kernels import trees
 from lab.kernels.trees import Kernel
 from lab.rendering import render
 
@@ -147,5 +148,15 @@ def run(kernel: Kernel, results: Results) -> None:
                 try_case(here, case, touched)
 
 
+def parser() -> argparse.ArgumentParser:
+    return trees.command("lab.checks.matrix", __doc__)
+
+
+def main(given: argparse.Namespace) -> int:
+    results = Results()
+    run(trees.chosen(given)[0], results)
+    return results.end()
+
+
 if __name__ == "__main__":
-    sys.exit(lint.cli(run))
+    launch(main, parser())

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from lab.checks import boots, faults, storm
 from lab.checks.results import Results
-from lab.common import LabError, console, say
+from lab.common import LabError, launch, say
 from lab.guests import guest
 from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
@@ -444,30 +443,24 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[
     say(f"table: {os.path.relpath(table)}")
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="make check-mutants", description=__doc__)
-    parser.add_argument("--kernel", help="one of " + ", ".join(trees.DEBIAN))
-    parser.add_argument("--ksrc", help="your own kernel tree instead")
-    parser.add_argument("--only", action="append", default=[], metavar="NAME", help="this mutant; may be repeated")
-    parser.add_argument("--list", action="store_true", help="print the mutants, try none")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(words)
-    kernel = trees.get(options.kernel, options.ksrc)
-    if options.list:
-        for mutant in chosen(kernel, options.only):
+def parser() -> argparse.ArgumentParser:
+    words = trees.command("lab.checks.mutants", __doc__)
+    words.add_argument("--only", action="append", default=[], metavar="NAME", help="this mutant; may be repeated")
+    words.add_argument("--list", action="store_true", help="print the mutants, try none")
+    words.add_argument("--seed", type=int, default=1, help="of what is drawn by lot (default %(default)s)")
+    return words
+
+
+def main(given: argparse.Namespace) -> int:
+    kernel = trees.chosen(given)[0]
+    if given.list:
+        for mutant in chosen(kernel, given.only):
             say(f"{mutant.name}: {mutant.breaks} ({mutant.check}: {mutant.test})")
         return 0
     results = Results()
-    run(results, kernel, kernel.build / "mutants", options.seed, options.only)
+    run(results, kernel, kernel.build / "mutants", given.seed, given.only)
     return results.end()
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        console.print("stopped")
-        sys.exit(130)
-    except LabError as error:
-        console.print(f"error: {error}", style="red", markup=False)
-        sys.exit(1)
+    launch(main, parser())

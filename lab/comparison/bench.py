@@ -19,7 +19,6 @@ import platform
 import random
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,13 +26,14 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 
-from lab.common import ROOT, SEED, LabError, console, say
+from lab.common import ROOT, SEED, LabError, console, count, launch, say
 from lab.comparison import report, stats
 from lab.comparison.runs import DATA, Design, Part, design_of, kind_of, load_plan, policy_of, write_plan
 from lab.comparison.stats import DONE, OK, Row
 from lab.guests import gate
-from lab.guests.guest import Guest
+from lab.guests.guest import TOPOLOGIES, Guest
 from lab.guests.guest import boot as boot_guest
+from lab.guests.guest import find_topology
 from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
 
@@ -519,36 +519,43 @@ def run_folder(kernel: Kernel, design: Design, seed: int) -> Path:
     return base / f"{design.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m lab.comparison.bench", description="compare stock and series kernels")
-    parser.add_argument("--kernel", help=f"one of {', '.join(trees.DEBIAN)} (default {trees.DEFAULT})")
-    parser.add_argument("--ksrc", help="your own kernel tree instead")
-    parser.add_argument("--design", choices=DESIGNS, default="default")
-    parser.add_argument("--shape", choices=SHAPES, help="the shape of a known report instead of the design's own parts")
-    parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=[])
-    parser.add_argument("--topologies", nargs="+", default=[], metavar="TOPOLOGY[/CPUS]")
-    parser.add_argument("--blocks", type=int, help="as many blocks in every part")
-    parser.add_argument("--seed", type=int, default=SEED)
-    parser.add_argument("--plan", type=Path, help="repeat the run that has this plan.json: its design and seed")
-    parser.add_argument("--out", type=Path, help="the run's folder (default: a new one, or one that was stopped)")
-    options = parser.parse_args(argv)
-    kernel = trees.get(options.kernel, options.ksrc)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends the guest as Ctrl-C does
-    if options.plan:
-        plan = json.loads(options.plan.read_text())
-        design, options.seed = design_of(plan), plan["seed"]
+def place(word: str) -> str:
+    """For argparse: TOPOLOGY or TOPOLOGY/CPUS."""
+    name, _, cpus = word.partition("/")
+    find_topology(name).args(count(cpus) if cpus else None)
+    return word
+
+
+def parser() -> argparse.ArgumentParser:
+    words = trees.command("lab.comparison.bench", __doc__)
+    about = "how much is measured (default: %(default)s)"
+    words.add_argument("--design", choices=DESIGNS, default="default", help=about)
+    words.add_argument("--shape", choices=SHAPES, help="the shape of a known report instead of the design's own parts")
+    words.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=[], help="these alone")
+    about = f"these alone, of {', '.join(TOPOLOGIES)}, with so many CPUs"
+    words.add_argument("--topologies", nargs="+", type=place, default=[], metavar="TOPOLOGY[/CPUS]", help=about)
+    words.add_argument("--blocks", type=count, help="as many blocks in every part")
+    words.add_argument("--seed", type=int, default=SEED, help="of the order of the boots (default %(default)s)")
+    words.add_argument("--plan", type=Path, help="repeat the run that has this plan.json: its design and seed")
+    words.add_argument("--out", type=Path, help="the run's folder (default: a new one, or one that was stopped)")
+    return words
+
+
+def main(given: argparse.Namespace) -> None:
+    if given.plan:
+        plan = json.loads(given.plan.read_text())
+        design, seed = design_of(plan), plan["seed"]
     else:
-        design = choose(
-            DESIGNS[options.design], scenarios=options.scenarios, topologies=options.topologies, shape=options.shape
-        )
-    if options.blocks:
-        design = replace(design, parts=tuple(replace(part, blocks=options.blocks) for part in design.parts))
-    out = options.out or run_folder(kernel, design, options.seed)
+        design, seed = DESIGNS[given.design], given.seed
+        design = choose(design, scenarios=given.scenarios, topologies=given.topologies, shape=given.shape)
+    if given.blocks:
+        design = replace(design, parts=tuple(replace(part, blocks=given.blocks) for part in design.parts))
+    kernel = trees.chosen(given)[0]
+    out = given.out or run_folder(kernel, design, seed)
     try:
-        run(kernel, design, out, seed=options.seed)
+        run(kernel, design, out, seed=seed)
     except KeyboardInterrupt:
-        say(f"stopped; what is done is kept in {out}, and the same command goes on from there")
-        raise SystemExit(130) from None
+        raise KeyboardInterrupt(f"stopped; the same command goes on from what is in {out}") from None
     finally:
         if stats.read_rows(out / DATA):
             page = report.write(out)
@@ -557,8 +564,4 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except LabError as error:
-        console.print(f"error: {error}", style="red", markup=False)
-        raise SystemExit(1) from None
+    launch(main, parser())

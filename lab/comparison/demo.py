@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from rich.table import Table
 
-from lab.common import LabError, console, say
+from lab.common import LabError, console, launch, say
 from lab.comparison import bench, report
 from lab.guests import gate, guest
 from lab.kernels import build, trees
@@ -57,16 +56,15 @@ def toggle(kernel: Kernel, image: Path) -> Table:
     return table
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(prog="make demo", description="the main job, from source to report")
-    parser.add_argument("--kernel", help="one of " + ", ".join(trees.DEBIAN))
-    parser.add_argument("--ksrc", help="your own kernel tree instead")
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+def parser() -> argparse.ArgumentParser:
+    return trees.command("lab.comparison.demo", __doc__)
+
+
+def main(given: argparse.Namespace) -> None:
     start = time.monotonic()
 
     step(1, "the source, and the series rendered for it")
-    kernel = trees.get(options.kernel, options.ksrc)
+    kernel = trees.chosen(given)[0]
     say(f"  {kernel.name}: {kernel.version}, keeps node_demotion[] in {kernel.keeper}")
     rendering = render.render(kernel)
     show_patches(kernel, rendering)
@@ -94,11 +92,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except KeyboardInterrupt:
-        say("stopped; the same command goes on from here")
-        raise SystemExit(130) from None
-    except LabError as error:
-        console.print(f"error: {error}", style="red", markup=False)
-        raise SystemExit(1) from None
+    launch(main, parser())

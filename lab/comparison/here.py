@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import platform
 import subprocess
@@ -19,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from lab.checks.results import Results, expect
-from lab.common import BUILD, LabError, console, say
+from lab.common import BUILD, count, launch, say
 from lab.comparison import bench, report, runs, stats
 from lab.comparison.runs import Design, Part
 from lab.comparison.stats import DONE, OK, Row
@@ -30,6 +31,8 @@ from lab.kernels.trees import Kernel
 
 SCRIPT = Path(__file__).with_suffix(".sh")
 TOPOLOGY = "here"
+ARMS = "auto always never auto2 always2 never2"
+SCENARIOS = "cpu memory"
 
 
 def parse(lines: Iterable[str]) -> list[Row]:
@@ -157,33 +160,46 @@ def prove(results: Results, kernel: Kernel) -> None:
             assert "does not have it" in said, said
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python3 -m lab.comparison.here", description="compare the policies on this machine, which lab/comparison/here.sh touches"
-    )
-    parser.add_argument("--rounds", type=int, default=8)
-    parser.add_argument("--cycles", type=int, default=20)
-    parser.add_argument("--arms", default="auto always never auto2")
-    parser.add_argument("--scenarios", default="cpu memory")
-    parser.add_argument("--cpus", help="these CPUs: 2,3 (default: the last one)")
-    parser.add_argument("--blocks", help="these memory blocks (default: the last that goes off and on in a trial)")
-    parser.add_argument("--count", type=int, default=1, help="of the CPUs and blocks found by default, take so many")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument("--list", action="store_true", help="say what would be touched, and end")
-    parser.add_argument("--restore", action="store_true", help="put back what a killed run left behind, and end")
-    parser.add_argument("--out", type=Path, help="the run's folder")
-    parser.add_argument("--prove", action="store_true", help="touch nothing here: try it all in a guest, kills too")
-    parser.add_argument("--kernel", help="for --prove")
-    parser.add_argument("--ksrc", help="for --prove")
-    options = parser.parse_args(argv)
-    if options.prove:
+def some_of(allowed: str, word: str) -> str:
+    """For argparse: some of these words, in one."""
+    if not word.split() or set(word.split()) - set(allowed.split()):
+        raise argparse.ArgumentTypeError(f"expected some of '{allowed}', found '{word}'")
+    return word
+
+
+def parser() -> argparse.ArgumentParser:
+    words = trees.command("lab.comparison.here", __doc__)
+    usual = "(default: %(default)s)"
+    words.add_argument("--rounds", type=count, default=8, help=f"how often every policy takes its turn {usual}")
+    words.add_argument("--cycles", type=count, default=20, help=f"off/on cycles in a turn {usual}")
+    about = f"policies; the 2 is the same again {usual}"
+    words.add_argument("--arms", type=functools.partial(some_of, ARMS), default="auto always never auto2", help=about)
+    about = f"what goes off and on {usual}"
+    words.add_argument("--scenarios", type=functools.partial(some_of, SCENARIOS), default=SCENARIOS, help=about)
+    words.add_argument("--cpus", help="these CPUs: 2,3 (default: the last one)")
+    about = "these memory blocks: 30,31 (default: the last that goes off and on in a trial)"
+    words.add_argument("--blocks", help=about)
+    about = f"of the CPUs and blocks found by default, take so many {usual}"
+    words.add_argument("--count", type=count, default=1, help=about)
+    words.add_argument("--seed", type=int, default=1, help=f"of the order of the turns {usual}")
+    words.add_argument("--yes", action="store_true", help="do not ask")
+    words.add_argument("--list", action="store_true", help="say what would be touched, and end")
+    words.add_argument("--restore", action="store_true", help="put back what a killed run left behind, and end")
+    words.add_argument("--out", type=Path, help="the run's folder")
+    about = "touch nothing here: try it all in a guest with the kernel that is named, kills too"
+    words.add_argument("--prove", action="store_true", help=about)
+    words.set_defaults(kernel=())  # on this machine there is a choice of none
+    return words
+
+
+def main(given: argparse.Namespace) -> int:
+    if given.prove:
         results = Results()
-        prove(results, trees.get(options.kernel, options.ksrc))
-        raise SystemExit(results.end())
-    arms, scenarios = tuple(options.arms.split()), tuple(options.scenarios.split())
-    words = ["sh", str(SCRIPT), *choices(options)]
-    words += [f"--{name}" for name in ("yes", "list", "restore") if getattr(options, name)]
+        prove(results, (trees.chosen(given) or [trees.debian(trees.DEFAULT)])[0])
+        return results.end()
+    arms, scenarios = tuple(given.arms.split()), tuple(given.scenarios.split())
+    command = ["sh", str(SCRIPT), *choices(given)]
+    command += [f"--{name}" for name in ("yes", "list", "restore") if getattr(given, name)]
     toggle = guest_programs()["toggle"]
     programs = BUILD / "here" / "bin"
     programs.mkdir(parents=True, exist_ok=True)
@@ -191,22 +207,23 @@ def main(argv: Sequence[str] | None = None) -> None:
     link.unlink(missing_ok=True)
     link.symlink_to(toggle)
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    if options.list or options.restore:
-        raise SystemExit(subprocess.run(words, env=environment).returncode)
+    if given.list or given.restore:
+        return subprocess.run(command, env=environment).returncode
 
-    out = options.out or BUILD / "here" / "bench" / time.strftime("%Y%m%d-%H%M%S")
+    out: Path = given.out or BUILD / "here" / "bench" / time.strftime("%Y%m%d-%H%M%S")
     out.mkdir(parents=True, exist_ok=True)
     raw = out / "raw.csv"  # as it is measured: what is done is not lost, whatever happens to this process
     stopped = False
-    with raw.open("w") as table, subprocess.Popen(words, env=environment, stdout=table) as script:
+    with raw.open("w") as table, subprocess.Popen(command, env=environment, stdout=table) as script:
         while script.returncode is None:
             try:
                 script.wait()
-            except KeyboardInterrupt:  # the script has the signal too, and is putting the machine back: wait for it
+            except KeyboardInterrupt:  # wait for the script, which puts the machine back
                 stopped = True
+                script.terminate()  # Ctrl-C has told it already, a signal to this process alone has not
     rows = finished(parse(raw.read_text().splitlines()), arms, scenarios)
     if rows:
-        runs.write_plan(out, make_plan(options, arms, scenarios))
+        runs.write_plan(out, make_plan(given, arms, scenarios))
         (out / runs.DATA).unlink(missing_ok=True)
         stats.write_rows(out / runs.DATA, rows)
         page = report.write(out)
@@ -217,12 +234,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         raw.unlink()
         with contextlib.suppress(OSError):
             out.rmdir()
-    raise SystemExit(130 if stopped else script.returncode)
+    return 130 if stopped else script.returncode
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except LabError as error:
-        console.print(f"error: {error}", style="red", markup=False)
-        raise SystemExit(1) from None
+    launch(main, parser())

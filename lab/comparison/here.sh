@@ -9,7 +9,7 @@
 # `here.sh --restore` does that.
 set -u
 
-GATE=/sys/kernel/mm/numa/demotion_gate
+GATE=${GATE:-/sys/kernel/mm/numa/demotion_gate}
 COUNTERS=/sys/kernel/debug/demotion_gate
 STATE=${STATE:-/run/demotion-gate.state}
 

@@ -24,7 +24,7 @@ import numpy as np
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullFormatter, NullLocator
 from rich.markup import escape
 
-from lab.common import LabError, console
+from lab.common import LabError, console, launch, say
 from lab.comparison import runs, stats
 from lab.comparison.stats import OK, Comparison, Key, Outcome, Row
 from lab.kernels import trees
@@ -777,24 +777,23 @@ def render(run: Analysis, run_dir: Path, pictures: dict[str, Path]) -> str:
     return "\n".join(parts)
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python3 -m lab.comparison.report", description="report a run of the comparison")
-    parser.add_argument("run", type=Path, help="the run's folder")
-    parser.add_argument("--robot", action="store_true", help="print the 0-day robot's layout instead of the table")
-    options = parser.parse_args(argv)
-    page = write(options.run)
-    if options.robot:
-        run = Analysis(options.run)
+def parser() -> argparse.ArgumentParser:
+    words = argparse.ArgumentParser("python3 -m lab.comparison.report", description=__doc__)
+    words.add_argument("run", type=Path, help="the run's folder")
+    words.add_argument("--robot", action="store_true", help="print the 0-day robot's layout instead of the table")
+    return words
+
+
+def main(given: argparse.Namespace) -> None:
+    page = write(given.run)
+    if given.robot:
+        run = Analysis(given.run)
         for base, new in (("stock", "auto"), ("auto", "always")):
             console.print(robot(run, base, new), markup=False)
     else:
-        table(options.run)
-    console.print(f"report: {page}", markup=False)
+        table(given.run)
+    say(f"report: {page}")
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except LabError as error:
-        console.print(f"error: {error}", style="red", markup=False)
-        raise SystemExit(1) from None
+    launch(main, parser())

@@ -17,7 +17,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import zlib
@@ -26,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lab.common import BUILD, CACHE, LabError, run, say, tail
+from lab.common import BUILD, CACHE, LabError, count, launch, run, say, tail
 
 QEMU = "qemu-system-x86_64"
 KVM = "kvm"
@@ -577,22 +576,33 @@ def shell(image: Path, topology: str, cpus: int | None = None) -> None:
         subprocess.run([*command, "-serial", "mon:stdio"])
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def even(word: str) -> int:
+    """For argparse: how many CPUs a topology can have."""
+    find_topology("one").args(count(word))
+    return int(word)
+
+
+def parser() -> argparse.ArgumentParser:
     from lab.kernels import build, trees
 
-    parser = argparse.ArgumentParser(prog="python3 -m lab.guests.guest", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
+    words = argparse.ArgumentParser("python3 -m lab.guests.guest", description=(__doc__ or "").partition("\n")[0])
+    commands = words.add_subparsers(dest="command", required=True)
     for name, about in (("shell", "boot to a shell"), ("run", "boot, run one script, power off")):
-        command = commands.add_parser(name, help=about)
-        command.add_argument("--kernel", default=None, help="one of Debian's kernels")
-        command.add_argument("--ksrc", default=None, help="your own tree")
-        command.add_argument("--which", choices=("series", "stock"), default="series")
-        command.add_argument("--variant", default="plain", choices=build.VARIANTS)
-        command.add_argument("--topology", default="one", choices=tuple(TOPOLOGIES))
-        command.add_argument("--cpus", type=int, default=None)
-    command.add_argument("script")
-    given = parser.parse_args(words)
-    kernel = trees.get(given.kernel, given.ksrc)
+        command = commands.add_parser(name, help=about, description=about, parents=[trees.options()])
+        usual = "(default: %(default)s)"
+        command.add_argument("--which", choices=("series", "stock"), default="series", help=f"the kernel {usual}")
+        about = f"how it is configured {usual}"
+        command.add_argument("--variant", choices=tuple(build.VARIANTS), default="plain", help=about)
+        command.add_argument("--topology", choices=tuple(TOPOLOGIES), default="one", help=f"the machine {usual}")
+        command.add_argument("--cpus", type=even, help="how many (default: what the topology has)")
+    command.add_argument("script", help="a line for the guest's sh")
+    return words
+
+
+def main(given: argparse.Namespace) -> int:
+    from lab.kernels import build, trees
+
+    kernel = trees.chosen(given)[0]
     image = build.image(kernel, given.which, given.variant)
     if given.command == "shell":
         shell(image, given.topology, given.cpus)
@@ -606,8 +616,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as failure:
-        print(failure, file=sys.stderr)
-        sys.exit(1)
+    launch(main, parser())

@@ -18,13 +18,12 @@ import platform
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from lab.common import CACHE, LabError, console, locked, run, say, tail
+from lab.common import CACHE, LabError, console, launch, locked, run, say, tail
 from lab.kernels import trees
 from lab.kernels.trees import Kernel
 from lab.rendering import render
@@ -465,16 +464,29 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
         return [Path(shutil.move(package, out / package.name)) for package in made]
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m lab.kernels.build", description=__doc__)
-    parser.add_argument("what", choices=("source", "image", "selftest", "deb"))
-    parser.add_argument("--kernel", help="one of Debian's kernels")
-    parser.add_argument("--ksrc", help="your own tree, which is only read")
-    parser.add_argument("--which", choices=("stock", "series"), default="series")
-    parser.add_argument("--variant", choices=tuple(VARIANTS), default="plain")
-    parser.add_argument("--local", action="store_true", help="deb: only the modules that are loaded now")
-    given = parser.parse_args(words)
-    kernel = trees.get(given.kernel, given.ksrc)
+def parser() -> argparse.ArgumentParser:
+    words = argparse.ArgumentParser("python3 -m lab.kernels.build", description=(__doc__ or "").partition("\n")[0])
+    commands = words.add_subparsers(dest="what", required=True)
+    for what, about in (
+        ("source", "make a source tree"),
+        ("image", "build a kernel"),
+        ("selftest", "build the selftest"),
+        ("deb", "installable packages of the series kernel; DEB_CONFIG= in the environment names a configuration"),
+    ):
+        command = commands.add_parser(what, help=about, description=about, parents=[trees.options()])
+        usual = "(default: %(default)s)"
+        if what in ("source", "image"):
+            command.add_argument("--which", choices=("stock", "series"), default="series", help=f"which one {usual}")
+        if what == "image":
+            about = f"how it is configured {usual}"
+            command.add_argument("--variant", choices=tuple(VARIANTS), default="plain", help=about)
+        if what == "deb":
+            command.add_argument("--local", action="store_true", help="only the modules that are loaded now")
+    return words
+
+
+def main(given: argparse.Namespace) -> None:
+    kernel = trees.chosen(given)[0]
     if given.what == "deb":
         for package in deb(kernel, local=given.local):
             say(str(package))
@@ -485,12 +497,7 @@ def main(words: Sequence[str] | None = None) -> int:
         say(str(selftest(kernel)))
     else:
         say(str(image(kernel, given.which, given.variant)))
-    return 0
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except LabError as failure:
-        print(failure, file=sys.stderr)
-        sys.exit(1)
+    launch(main, parser())

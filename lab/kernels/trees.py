@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import re
 import shutil
@@ -81,40 +82,77 @@ def tree_version(source: Path) -> str:
     return ".".join(part[1] for part in parts if part)
 
 
-def debian(name: str) -> Kernel:
-    """One of Debian's kernels, unpacked into the cache; unpacked again when the package is newer."""
+def known(name: str) -> str:
+    """The name of one of Debian's kernels."""
     if name not in DEBIAN:
         raise LabError(f"KERNEL={name}", expected=" or ".join(DEBIAN), found=name, do="use KSRC=path for another tree")
-    package = DEBIAN[name]
+    return name
+
+
+def tarball(name: str) -> Path:
+    """Where the package has the source of one of Debian's kernels."""
+    return Path("/usr/src") / f"{DEBIAN[known(name)]}.tar.xz"
+
+
+def debian(name: str) -> Kernel:
+    """One of Debian's kernels, unpacked into the cache; unpacked again when the package is newer."""
+    packed = tarball(name)
     cache = CACHE / name
     source = cache / "stock"
-    tarball = Path("/usr/src") / f"{package}.tar.xz"
-    if not tarball.exists():
-        expected = f"the source from package {package}"
-        raise LabError(str(tarball), expected=expected, found="no file", do="run `make setup`")
+    if not packed.exists():
+        expected, do = f"the source from package {DEBIAN[name]}", f"run `make setup KERNEL={name}`"
+        raise LabError(str(packed), expected=expected, found="no file", do=do)
     stamp = cache / "stock.from"
-    state = tarball.stat()
-    wanted = f"{tarball} {state.st_size} {int(state.st_mtime)}\n"
+    state = packed.stat()
+    wanted = f"{packed} {state.st_size} {int(state.st_mtime)}\n"
     with locked(cache / "unpack.lock"):  # not the build lock: reading a tree need not wait for a build
         if not stamp.exists() or stamp.read_text() != wanted:
-            say(f"unpacking {tarball}")
+            say(f"unpacking {packed}")
             shutil.rmtree(source, ignore_errors=True)
             source.mkdir(parents=True)
             # With the time of unpacking: files older than what was built from the package before would not be compiled.
-            run(["tar", "-I", "xz -T0", "-xmf", tarball, "-C", source, "--strip-components=1"])
+            run(["tar", "-I", "xz -T0", "-xmf", packed, "-C", source, "--strip-components=1"])
             stamp.write_text(wanted)
     return Kernel(name, source, cache)
 
 
-def own(path: Path) -> Kernel:
-    """The user's own tree: read where it is, and never written."""
-    source = path.expanduser().resolve()
+def own(path: str | Path) -> Kernel:
+    """The user's own tree: read where it is, and never written. Its next point release takes over what is cached."""
+    source = Path(path).expanduser().resolve()
     if not source.is_dir():
         raise LabError(f"KSRC={path}", expected="a folder", found="none", do="check KSRC=")
-    name = f"{tree_version(source)}-{hashlib.sha256(str(source).encode()).hexdigest()[:6]}"
-    return Kernel(name, source, CACHE / name)
+    release = tree_version(source).rpartition(".")[0]
+    name = f"{release}-{hashlib.sha256(str(source).encode()).hexdigest()[:6]}"
+    kernel = Kernel(name, source, CACHE / name)
+    assert kernel.keeper  # or it is refused
+    return kernel
 
 
-def get(name: str | None = None, ksrc: str | None = None) -> Kernel:
-    """What KSRC= or KERNEL= names, else the default."""
-    return own(Path(ksrc)) if ksrc else debian(name or DEFAULT)
+# --- The command line: --kernel and --ksrc, which are KERNEL= and KSRC= of the Makefile ------------------------------
+
+
+def options(*, every: bool = False) -> argparse.ArgumentParser:
+    """For argparse's `parents`: which kernel a command works on; `every`: on all of Debian's, if none is named."""
+    words = argparse.ArgumentParser(add_help=False)
+    one = words.add_mutually_exclusive_group()
+    default = tuple(DEBIAN) if every else (DEFAULT,)
+    about = f"one of Debian's: {' or '.join(DEBIAN)} (default: {' and '.join(default)})"
+    one.add_argument("--kernel", type=lambda word: (known(word),), default=default, metavar="VERSION", help=about)
+    one.add_argument("--ksrc", type=own, metavar="PATH", help="your own kernel tree, 5.15 or later, which is only read")
+    return words
+
+
+def command(module: str, doc: str | None, *, every: bool = False) -> argparse.ArgumentParser:
+    """The parser of a module that is a command and works on a kernel."""
+    about = (doc or "").partition("\n")[0]
+    return argparse.ArgumentParser(f"python3 -m {module}", description=about, parents=[options(every=every)])
+
+
+def packages(given: argparse.Namespace) -> list[str]:
+    """Debian's packages with the source of the kernels that were chosen."""
+    return [] if given.ksrc else [DEBIAN[name] for name in given.kernel]
+
+
+def chosen(given: argparse.Namespace) -> list[Kernel]:
+    """The kernels that were chosen; one, unless the command takes all."""
+    return [given.ksrc] if given.ksrc else [debian(name) for name in given.kernel]

@@ -15,14 +15,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from lab.common import ROOT, LabError, run, say
+from lab.common import ROOT, LabError, launch, run, say
 from lab.kernels import trees
 from lab.kernels.trees import SELFTESTS, Kernel
 
@@ -880,24 +879,21 @@ def import_source(kernel: Kernel, git: Git, log: Path) -> None:
     git("tag", "base")
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python3 -m lab.rendering.render", description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("series", "tree"))
-    parser.add_argument("--kernel", help="one of Debian's: " + ", ".join(trees.DEBIAN))
-    parser.add_argument("--ksrc", help="your own kernel tree, which is only read")
-    args = parser.parse_args(argv)
-    try:
-        kernel = trees.get(args.kernel, args.ksrc)
-        if args.what == "tree":
-            say(f"{tree(kernel)}: the series on top of tag `base`")
-        else:
-            for patch in series(kernel):
-                say(str(patch))
-    except LabError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+def parser() -> argparse.ArgumentParser:
+    words = trees.command("lab.rendering.render", __doc__)
+    about = "the patches, or the whole kernel tree with the series applied"
+    words.add_argument("what", choices=("series", "tree"), help=about)
+    return words
+
+
+def main(given: argparse.Namespace) -> None:
+    kernel = trees.chosen(given)[0]
+    if given.what == "tree":
+        say(f"{tree(kernel)}: the series on top of tag `base`")
+    else:
+        for patch in series(kernel):
+            say(str(patch))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    launch(main, parser())

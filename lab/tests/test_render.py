@@ -566,10 +566,10 @@ def test_tree_without_targets_is_too_old(two: Path, kernel: Kernel) -> None:
 
 
 def test_command(two: Path, kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
-    assert render.main(["series", "--ksrc", str(kernel.source)]) == 0
+    render.main(render.parser().parse_args(["series", "--ksrc", str(kernel.source)]))
     assert "0002-mm-do-0002-second.patch" in capsys.readouterr().out
-    assert render.main(["series", "--ksrc", "/absent"]) == 1
-    assert "KSRC=" in capsys.readouterr().err
+    with pytest.raises(LabError, match="KSRC="):
+        render.parser().parse_args(["series", "--ksrc", "/absent"])
 
 
 # ---------------------------------------------------------------------------------------------------------------------
