@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 # The front door. `make help` says what there is.
 
-PYTHON := /usr/bin/python3
-LAB := $(PYTHON) -m lab
-TREE := $(if $(KSRC),--ksrc '$(KSRC)',$(if $(KERNEL),--kernel '$(KERNEL)'))
+RUN = @sh lab/setup.sh $@
+TREE := $(strip $(if $(KERNEL),--kernel '$(KERNEL)') $(if $(KSRC),--ksrc '$(KSRC)'))
 export PYTHONDONTWRITEBYTECODE := 1
+$(if $(filter-out 1,$(HERE)),$(error HERE=$(HERE): expected 1, or nothing))
+$(if $(and $(HERE),$(TREE)),$(error HERE=1 measures the kernel that runs: expected no KERNEL= and no KSRC=))
 
-.PHONY: help setup demo check check-all check-mutants series tree shell bench lint deb
+.PHONY: help setup demo check check-all check-mutants series tree shell bench lint deb clean clean-cache
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -16,36 +17,41 @@ help: ## what there is
 	@echo 'KERNEL=6.12 or 6.1 picks one of Debian'\''s kernels, KSRC=path takes your own tree (5.15 or later).'
 	@echo 'More: TOPOLOGY= (shell), ARGS= (options of the command behind a target; try ARGS=--help).'
 
-setup: ## install the Debian packages the lab needs
-	@sh lab/setup.sh
+setup: ## install all that any of these needs; each installs what it needs itself
+	$(RUN) lab.checks.check $(TREE)
 
 demo: ## all set-up, then build, boot, compare, toggle the gate, and write the report
-	@sh lab/setup.sh demo
-	@$(LAB).comparison.demo $(TREE) $(ARGS)
+	$(RUN) lab.comparison.demo $(TREE) $(ARGS)
 
-check: setup ## all tests; ends with `N passed, N failed`
-	@$(LAB).checks.check $(TREE) $(ARGS)
+check: ## all tests; ends with `N passed, N failed`
+	$(RUN) lab.checks.check $(TREE) $(ARGS)
 
-check-all: setup ## check, and the slow part: the first commit alone, the config matrix, KASAN, KCSAN, the planted faults
-	@$(LAB).checks.check $(TREE) --all $(ARGS)
+check-all: ## check, and the slow part: the first commit alone, the config matrix, KASAN, KCSAN, the planted faults
+	$(RUN) lab.checks.check $(TREE) --all $(ARGS)
 
-check-mutants: setup ## the planted faults alone
-	@$(LAB).checks.mutants $(TREE) $(ARGS)
+check-mutants: ## the planted faults alone
+	$(RUN) lab.checks.mutants $(TREE) $(ARGS)
 
-series: setup ## render build/<kernel>/series/*.patch, ready for `git am`
-	@$(LAB).rendering.render series $(TREE) $(ARGS)
+series: ## render build/<kernel>/series/*.patch, ready for `git am`
+	$(RUN) lab.rendering.render series $(TREE) $(ARGS)
 
-tree: setup ## the kernel tree with the series applied, as git commits
-	@$(LAB).rendering.render tree $(TREE) $(ARGS)
+tree: ## the kernel tree with the series applied, as git commits
+	$(RUN) lab.rendering.render tree $(TREE) $(ARGS)
 
-shell: setup ## boot the series kernel to a shell
-	@$(LAB).guests.guest shell $(TREE) --topology $(or $(TOPOLOGY),one) $(ARGS)
+shell: ## boot the series kernel to a shell
+	$(RUN) lab.guests.guest shell $(TREE) --topology '$(or $(TOPOLOGY),one)' $(ARGS)
 
-bench: setup ## the comparison alone; HERE=1 on this machine, which runs the series
-	@$(if $(HERE),$(LAB).comparison.here,$(LAB).comparison.bench $(TREE)) $(ARGS)
+bench: ## the comparison alone; HERE=1 on this machine, which runs the series
+	$(if $(HERE),$(RUN:bench=here) lab.comparison.here,$(RUN) lab.comparison.bench) $(TREE) $(ARGS)
 
-lint: setup ## the static checks alone
-	@$(LAB).checks.lint $(TREE) $(ARGS)
+lint: ## the static checks alone
+	$(RUN) lab.checks.lint $(TREE) $(ARGS)
 
-deb: setup ## installable packages of the series kernel for your own machine
-	@$(LAB).kernels.build deb $(TREE) $(ARGS)
+deb: ## installable packages of the series kernel for your own machine
+	$(RUN) lab.kernels.build deb $(TREE) $(ARGS)
+
+clean: ## remove build/: the patches, the trees, the reports of this checkout
+	@rm -rf build
+
+clean-cache: ## remove what is cached of kernels that are gone or not in use; ARGS=--all: of all
+	$(RUN) lab.kernels.prune $(ARGS)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make clean-cache`: remove what is cached of kernels that nobody works on any more, and say how much that was."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import fcntl
+import shutil
+import time
+from pathlib import Path
+
+from lab.common import CACHE, LabError, count, launch, run, say
+from lab.kernels import trees
+
+
+def reason(cache: Path, days: int) -> str:
+    """Why the cache of a kernel can go; nothing if it is to stay, or is not one."""
+    locks = [*cache.glob("*lock")]
+    if not locks:
+        return ""
+    stamp = cache / "stock.from"
+    if cache.name in trees.DEBIAN:
+        if not trees.tarball(cache.name).exists():
+            return f"package {trees.DEBIAN[cache.name]} is gone"
+    elif not stamp.exists():
+        return "no kernel is in it"
+    else:
+        source, name = stamp.read_text().rpartition(" ")[0], ""  # behind it is the state it was in
+        with contextlib.suppress(LabError):
+            name = trees.own(source).name
+        if name != cache.name:
+            return f"{source} is gone or has another kernel"
+    idle = (time.time() - max(lock.stat().st_mtime for lock in locks)) / 86400
+    return f"not used for {idle:.0f} days" if idle > days else ""
+
+
+def is_used(cache: Path) -> bool:
+    """Whether a run holds one of its locks."""
+    for lock in (*cache.glob("*lock"), *cache.glob("*/lock")):
+        with lock.open() as handle, contextlib.suppress(BlockingIOError):
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            continue
+        return True
+    return False
+
+
+def size(path: Path) -> int:
+    """Megabytes on the disk."""
+    return int(run(["du", "-sm", path]).stdout.split()[0]) if path.exists() else 0
+
+
+def parser() -> argparse.ArgumentParser:
+    words = argparse.ArgumentParser(prog="python3 -m lab.kernels.prune", description=__doc__)
+    words.add_argument("--days", type=count, default=30, help="what was not used for so long goes (default %(default)s)")
+    words.add_argument("--all", action="store_true", help="all goes, ccache's objects as well; nothing is lost but time")
+    return words
+
+
+def main(given: argparse.Namespace) -> None:
+    freed = 0
+    for path in sorted(CACHE.iterdir()) if CACHE.is_dir() else ():
+        why = "all goes" if given.all else reason(path, given.days)
+        if not why:
+            continue
+        if is_used(path):
+            say(f"{path}: stays, a run is using it")
+            continue
+        freed += (megabytes := size(path))
+        say(f"{path}: {megabytes} MB, {why}")
+        if path.is_dir():
+            path.rename(gone := path.with_name(f"{path.name}.gone"))  # whoever begins now finds none, not a part
+            shutil.rmtree(gone)
+        else:
+            path.unlink()
+    say(f"freed {freed} MB; {size(CACHE)} MB are left in {CACHE}")
+
+
+if __name__ == "__main__":
+    launch(main, parser())
