@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The configurations that the series must compile in: `python3 -m lab.checks.matrix`. Only what it touches is compiled."""
+"""The configurations that the series must compile in: `python3 -m lab.checks.matrix`; only what it touches compiles."""
 
 from __future__ import annotations
 

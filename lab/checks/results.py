@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from lab.common import LabError, say
 
@@ -18,9 +18,11 @@ class Skip(Exception):
 class Results:
     """What has run so far. A result that is neither passed nor a declared skip is failed."""
 
-    def __init__(self) -> None:
+    def __init__(self, show: Callable[[str], None] = say) -> None:
+        self.show = show
         self.passed = 0
         self.failures: list[str] = []
+        self.reasons: list[str] = []  # of each failure
         self.skips: list[str] = []
 
     def note(self, name: str, ok: bool, why: str = "", seconds: float | None = None) -> None:
@@ -28,15 +30,16 @@ class Results:
         took = f" ({seconds:.0f} s)" if seconds is not None and seconds >= 1 else ""
         if ok:
             self.passed += 1
-            say(f"ok    {name}{took}")
+            self.show(f"ok    {name}{took}")
         else:
             self.failures.append(name)
-            say(f"FAIL  {name}{took}\n{indented(why)}")
+            self.reasons.append(why)
+            self.show(f"FAIL  {name}{took}\n{indented(why)}")
 
     def skip(self, name: str, why: str) -> None:
         """A skip that was declared beforehand."""
         self.skips.append(name)
-        say(f"skip  {name}: {why}")
+        self.show(f"skip  {name}: {why}")
 
     @contextlib.contextmanager
     def case(self, name: str) -> Iterator[None]:
@@ -54,10 +57,10 @@ class Results:
     def end(self) -> int:
         """Print the closing line and return the exit status. No test at all is a failure."""
         for name in self.failures:
-            say(f"failed: {name}")
+            self.show(f"failed: {name}")
         if self.skips:
-            say(f"declared skips: {len(self.skips)}")
-        say(f"{self.passed} passed, {len(self.failures)} failed")
+            self.show(f"declared skips: {len(self.skips)}")
+        self.show(f"{self.passed} passed, {len(self.failures)} failed")
         return 0 if self.passed and not self.failures else 1
 
 

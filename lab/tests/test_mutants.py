@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.checks import mutants
-from lab.checks.mutants import CHECKS, GATE, MUTANTS, Mutant, Verdict, hunt, plant
+from lab.checks.mutants import CHECKS, GATE_FILE, Fate, Mutant, hunt, plant, table
 from lab.common import ROOT, LabError
 from lab.guests import guest
 from lab.kernels.trees import Kernel
@@ -19,16 +19,36 @@ FAULT = Mutant("m", "all", "old", "new", "debug one", r"kunit \w+_test")
 
 
 def test_every_fault_fits_the_gate_as_it_is_now() -> None:
-    text = (ROOT / GATE).read_bytes()
-    for mutant in MUTANTS:
-        if mutant.file == GATE:
-            assert plant(mutant, GATE, {GATE: text})[GATE] != text, mutant.name
+    text = (ROOT / GATE_FILE).read_bytes()
+    for mutant in table():
+        if mutant.file == GATE_FILE:
+            assert plant(mutant, GATE_FILE, {GATE_FILE: text})[GATE_FILE] != text, mutant.name
 
 
-def test_the_table_names_each_fault_once_and_a_check_that_exists() -> None:
-    assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS)
-    assert len({(mutant.file, mutant.old, mutant.new) for mutant in MUTANTS}) == len(MUTANTS)
-    assert {mutant.check for mutant in MUTANTS} <= set(CHECKS)
+def test_the_table_has_each_fault_once() -> None:
+    assert len({(mutant.file, mutant.old, mutant.new) for mutant in table()}) == len(table())
+
+
+GOOD = "[good]\nbreaks = ''\nold = 'a'\nnew = 'b'\ncheck = 'plain one'\ntest = '.'\n"
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("[bad]\nold a\n", "line 8"),
+    ("[bad]\nold = 'a'\n", "[bad]"),
+    ("[good]\n", "line 7"),
+    (GOOD.replace("good", "bad") + "tires = true\n", "'tires'"),
+    (GOOD.replace("good", "bad").replace("plain one", "plain won"), "[bad]\n"),
+])  # fmt: skip
+def test_a_table_with_a_mistake_is_refused_by_its_place(
+    text: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mutants, "TABLE", tmp_path / "mutants.toml")
+    mutants.TABLE.write_text(GOOD)
+    assert table.__wrapped__() == (Mutant("good", "", "a", "b", "plain one", "."),)
+    mutants.TABLE.write_text(GOOD + text)
+    with pytest.raises(LabError, match="mutants.toml") as error:
+        table.__wrapped__()
+    assert told in str(error.value)
 
 
 def test_the_tests_it_names_are_there() -> None:
@@ -42,7 +62,7 @@ def test_the_tests_it_names_are_there() -> None:
         cases += [f"{fixture}.{name}.{case}" for name in names] or [f"{fixture}.{case}"]
     boots = (ROOT / "lab/checks/boots.py").read_text()
     cases += re.findall(r'f"\{(?:name|kernel\.name)\} ([^"]+)"', boots)
-    for mutant in MUTANTS:
+    for mutant in table():
         assert any(re.search(mutant.test, case) for case in cases), f"{mutant.name}: {mutant.test}"
 
 
@@ -106,8 +126,8 @@ def test_each_kernel_that_is_tried_has_the_files_it_is_to_have(
     assert built == [b"sound", b"faulty", b"worse"]
 
 
-def tried(failing: dict[str, list[str]]) -> tuple[Verdict, list[str]]:
-    """The verdict if these checks fail with these results, and the checks that were tried."""
+def tried(failing: dict[str, list[str]]) -> tuple[Fate, list[str]]:
+    """The fate if these checks fail with these results, and the checks that were tried."""
     order: list[str] = []
 
     def attempt(check: str) -> list[str]:
@@ -118,38 +138,28 @@ def tried(failing: dict[str, list[str]]) -> tuple[Verdict, list[str]]:
 
 
 def test_the_named_check_comes_first_and_is_enough() -> None:
-    verdict, order = tried({"debug one": ["x policy", "x kunit a_test"], "faults": ["y"]})
+    fate, order = tried({"debug one": ["x policy", "x kunit a_test"], "faults": ["y"]})
     assert order == ["debug one"]
-    assert verdict.as_named == ("x kunit a_test",)
-    assert verdict.caught_by == "x kunit a_test"
+    assert fate.as_named == ("x kunit a_test",)
+    assert fate.caught_by == "x kunit a_test"
 
 
 def test_another_test_may_catch_it_and_is_named() -> None:
-    verdict, order = tried({"faults": ["y kunit a_test"]})
+    fate, order = tried({"faults": ["y kunit a_test"]})
     assert order[0] == "debug one" and order[-1] == "faults"
-    assert not verdict.as_named and verdict.caught_by == "y kunit a_test"
+    assert not fate.as_named and fate.caught_by == "y kunit a_test"
 
 
 def test_a_survivor_has_been_through_every_check_once() -> None:
-    verdict, order = tried({})
+    fate, order = tried({})
     assert sorted(order) == sorted(CHECKS)
-    assert not verdict.failures and verdict.caught_by == "nothing"
-    assert "nothing" in list(mutants.rows([verdict]))[-1]
+    assert not fate.failures and fate.caught_by == "nothing"
+    assert "nothing" in list(mutants.rows([fate]))[-1]
 
 
 def test_the_checks_cover_every_topology_with_and_without_debugging() -> None:
     for topology in guest.TOPOLOGIES:
         assert {f"debug {topology}", f"plain {topology}"} <= set(CHECKS)
-
-
-def test_results_of_a_mutant_do_not_count_as_results(capsys: pytest.CaptureFixture[str]) -> None:
-    results = mutants.Quiet()
-    results.note("a", True)
-    results.note("b", False, "why")
-    with results.case("c"):
-        raise AssertionError("not so")
-    assert (results.passed, results.failures, results.reasons) == (1, ["b", "c"], ["why", "not so"])
-    assert capsys.readouterr().out == ""
 
 
 def test_an_unknown_name_is_refused() -> None:
@@ -170,6 +180,6 @@ def test_what_cannot_show_on_a_kernel_is_not_planted(
 ) -> None:
     monkeypatch.setattr(Kernel, "keeper", keeper)
     monkeypatch.setattr(mutants.boots, "tells_tiers", lambda kernel: told)
-    left_out = set(MUTANTS) - set(mutants.chosen(Kernel("k", Path("/nowhere"), Path("/nowhere"))))
-    assert left_out == {mutant for mutant in MUTANTS if any(getattr(mutant, needed) for needed in missing)}
-    assert len(MUTANTS) - len(left_out) >= 12
+    left_out = set(table()) - set(mutants.chosen(Kernel("k", Path("/nowhere"), Path("/nowhere"))))
+    assert left_out == {mutant for mutant in table() if any(getattr(mutant, needed) for needed in missing)}
+    assert len(table()) - len(left_out) >= 12

@@ -53,3 +53,13 @@ def test_counts_and_closing_line(capsys):
 
 def test_nothing_tested_is_no_success():
     assert Results().end() == 1
+
+
+def test_results_that_are_not_to_be_shown_are_kept(capsys):
+    results = Results(show=lambda line: None)
+    results.note("a", True)
+    results.note("b", False, "why")
+    with results.case("c"):
+        raise AssertionError("not so")
+    assert (results.passed, results.failures, results.reasons) == (1, ["b", "c"], ["why", "not so"])
+    assert capsys.readouterr().out == ""
