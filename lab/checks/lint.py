@@ -34,9 +34,9 @@ LINE = 120  # in Python; the kernel's own limits are checkpatch's
 EXTRA = "CONFIG_KUNIT=y\nCONFIG_DEMOTION_GATE_KUNIT_TEST=y\n"
 # Unfinished work, and paths of one machine; the guest's own home is on none.
 LEFT = re.compile(r"(?:#|//|\*)\s*(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b|/ho[m]e/|/ro[o]t/(?!\.shrc)")
-WORDS = "nd,ser,upto"  # of ours and the kernel's, which codespell takes for misspelt ones
+NOT_MISSPELT = "nd,ser,upto"  # of ours and the kernel's, which codespell takes for misspelt ones
 NOT_FOR_TOOLS = ("misc/minmax.cocci",)  # their reports would have programs use what only the kernel has
-LICENSED = (".c", ".h", ".py", ".sh", ".config", ".rst", ".cocci")
+LICENSED = (".c", ".h", ".py", ".sh", ".config", ".rst", ".cocci", ".toml")
 
 
 def of(kernel: Kernel, what: str) -> str:
@@ -54,7 +54,7 @@ def no_lines(what: str, lines: Iterable[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Bench:
+class Scratch:
     """The stock tree with any files laid over it, and object directories beside it."""
 
     kernel: Kernel
@@ -78,7 +78,8 @@ class Bench:
         """Run make for an object directory; exit status and output."""
         obj = self.place / objects
         obj.mkdir(parents=True, exist_ok=True)
-        command = ["make", "-C", self.tree, f"O={obj}", f"-j{len(os.sched_getaffinity(0))}", *words]
+        jobs = f"-j{len(os.sched_getaffinity(0))}"
+        command: list[str | Path] = ["make", "-C", self.tree, f"O={obj}", jobs, *words]
         done = call(command, env=build.ENVIRONMENT, check=False)
         with (obj / "lab.log").open("a") as log:
             log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}")
@@ -96,13 +97,13 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench(kernel: Kernel) -> Iterator[Bench]:
+def scratch(kernel: Kernel) -> Iterator[Scratch]:
     # Debian's tree is the stock tree as it is: don't wait for a build that holds its lock.
     stock = kernel.cache / "stock"
     if kernel.source != stock:
         stock = build.source(kernel, "stock")
     with locked(kernel.cache / "lint" / "lock"):
-        yield Bench(kernel, stock)
+        yield Scratch(kernel, stock)
 
 
 def base_config(kernel: Kernel) -> str:
@@ -116,37 +117,16 @@ def compiler(name: str = "gcc") -> str:
 # --- The patches -----------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def neutral() -> Iterator[None]:
-    """Render as nobody in particular, on machines where git knows no name as well."""
-    settings = {
-        "GIT_CONFIG_COUNT": "2",
-        "GIT_CONFIG_KEY_0": "user.name", "GIT_CONFIG_VALUE_0": "Ann Author",
-        "GIT_CONFIG_KEY_1": "user.email", "GIT_CONFIG_VALUE_1": "ann@example.org",
-    }  # fmt: skip
-    before = {key: os.environ.get(key) for key in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
-
-
 def patches(kernel: Kernel, results: Results) -> None:
     """checkpatch, on each."""
-    with tempfile.TemporaryDirectory(prefix="lint-") as tmp, neutral():
-        for patch in render.series(kernel, Path(tmp)):
+    with tempfile.TemporaryDirectory(prefix="lint-") as tmp:
+        for patch in render.series(kernel, Path(tmp), who=render.NOBODY):
             if patch.name.startswith("0000-"):
                 continue
             with results.case(of(kernel, f"checkpatch {patch.stem}")):
                 # The tree has no history in which to look for the commits that a message names.
-                command = ["perl", "scripts/checkpatch.pl", "--strict", "--terse", "--show-types", "--no-summary",
-                           "--ignore", "UNKNOWN_COMMIT_ID", patch]  # fmt: skip
-                done = call(command, cwd=kernel.source, check=False)
+                options = ["--strict", "--terse", "--show-types", "--no-summary", "--ignore", "UNKNOWN_COMMIT_ID"]
+                done = call(["perl", "scripts/checkpatch.pl", *options, patch], cwd=kernel.source, check=False)
                 no_lines("messages of checkpatch", done.stdout.replace(f"{tmp}/", "").splitlines())
 
 
@@ -182,25 +162,20 @@ def warnings(output: str) -> Counter[str]:
 
 def compile_commits(kernel: Kernel, rendering: Rendering, results: Results) -> None:
     """Each commit alone compiles what it touches, and brings no warning that its parent did not have."""
-    with bench(kernel) as here:
-        texts: dict[str, bytes] = {}
-        for commit in rendering.commits:
-            for path in filter(in_kernel, commit.files):
-                if (here.stock / path).exists():
-                    texts.setdefault(path, (here.stock / path).read_bytes())
+    with scratch(kernel) as here:
+        old = [path for path in filter(in_kernel, rendering.files()) if (here.stock / path).exists()]
+        texts = {path: (here.stock / path).read_bytes() for path in old}
         known = None
         with results.case(of(kernel, "what the series touches compiles without it")):
             here.lay({})
             (here.place / "objects/lab.log").unlink(missing_ok=True)
             here.configure("objects", base_config(kernel))
-            known = compile_objects(here, [path.removesuffix(".c") + ".o" for path in texts if path.endswith(".c")])
+            known = compile_objects(here, [path.removesuffix(".c") + ".o" for path in old if path.endswith(".c")])
         if known is None:  # the tree's own trouble says nothing about the series
             return
-        overlay: dict[str, bytes] = {}
-        for commit in rendering.commits:
-            overlay |= commit.files
+        for upto, commit in enumerate(rendering.commits, 1):
             texts |= {path: data for path, data in commit.files.items() if in_kernel(path)}
-            here.lay(overlay)
+            here.lay(rendering.files(upto))
             found = None
             with results.case(of(kernel, f"{commit.slug} compiles by itself")):
                 if any(Path(path).name.startswith("Kconfig") for path in commit.files):
@@ -213,7 +188,7 @@ def compile_commits(kernel: Kernel, rendering: Rendering, results: Results) -> N
             known |= found
 
 
-def compile_objects(here: Bench, objects: Sequence[str]) -> Counter[str]:
+def compile_objects(here: Scratch, objects: Sequence[str]) -> Counter[str]:
     """Compile anew, with sparse and the extra warnings."""
     if not objects:
         return Counter()
@@ -226,7 +201,7 @@ def compile_objects(here: Bench, objects: Sequence[str]) -> Counter[str]:
     return warnings(output)
 
 
-def compile_rest(here: Bench, commit: Commit) -> Counter[str]:
+def compile_rest(here: Scratch, commit: Commit) -> Counter[str]:
     """What a commit has besides kernel code."""
     found: Counter[str] = Counter()
     for path in commit.files:
@@ -243,21 +218,11 @@ def compile_rest(here: Bench, commit: Commit) -> Counter[str]:
 # --- Semantic patches ------------------------------------------------------------------------------------------------
 
 
-@functools.cache
-def spatch_version() -> tuple[int, ...]:
-    return numbers(call(["spatch", "--version"]).stdout)
-
-
-def numbers(text: str) -> tuple[int, ...]:
-    found = re.search(r"\d+(?:\.\d+)+", text)
-    return tuple(map(int, found[0].split("."))) if found else ()
-
-
 def reports(rule: Path, files: Sequence[Path], include: Path | None = None) -> list[str]:
     """What a rule in the kernel's style reports of some files, as `make coccicheck` would."""
-    text = rule.read_text()
-    options = " ".join(re.findall(r"^// Options:(.*)$", text, re.M)).split()
-    command = ["spatch", "-D", "report", "--no-show-diff", "--very-quiet", "--cocci-file", rule, *options]
+    options = " ".join(re.findall(r"^// Options:(.*)$", rule.read_text(), re.M)).split()
+    command: list[str | Path] = ["spatch", "-D", "report", "--no-show-diff", "--very-quiet", "--cocci-file", rule]
+    command += options
     if include:
         command += ["-I", include]
     done = call([*command, *files], check=False, timeout=RULE_SECONDS)
@@ -270,12 +235,6 @@ def reports(rule: Path, files: Sequence[Path], include: Path | None = None) -> l
 
 def unfit(rule: Path) -> str | None:
     """Why spatch can't run a rule at all, whatever the file, or None."""
-    text = rule.read_text()
-    if not re.search(r"^virtual (?:\w+,\s*)*report\b", text, re.M):
-        return "it has no report mode"
-    needed = numbers("".join(re.findall(r"^// Requires:(.*)$", text, re.M)))
-    if needed > spatch_version():
-        return f"it requires spatch {'.'.join(map(str, needed))}"
     with tempfile.TemporaryDirectory(prefix="lint-") as tmp:
         empty = Path(tmp) / "empty.c"
         empty.write_text("int nothing;\n")
@@ -291,31 +250,29 @@ def coccicheck(kernel: Kernel, tree: Path, rendering: Rendering, results: Result
     files = [tree / path for path in rendering.origin if path.endswith(".c")]
     rules = sorted((tree / "scripts/coccinelle").rglob("*.cocci"))
 
-    def check(rule: Path) -> list[str] | str | LabError:
+    def check(rule: Path) -> tuple[str | None, list[str]]:
+        """Why it can't run, else what it reports."""
         kernel_only = str(rule).endswith(NOT_FOR_TOOLS)
         chosen = [file for file in files if not (kernel_only and file.is_relative_to(tree / "tools"))]
         try:
-            return reports(rule, chosen, tree / "include")
+            found = [line.replace(f"{tree}/", "") for line in reports(rule, chosen, tree / "include")]
         except subprocess.TimeoutExpired:
-            return LabError(str(rule), expected=f"an end within {RULE_SECONDS} s", found="none", do="run it by hand")
+            found = [f"no end within {RULE_SECONDS} s"]
         except LabError as error:
-            return unfit(rule) or error
+            if why := unfit(rule):
+                return why, []
+            found = [str(error)]
+        return None, [f"{rule.relative_to(tree)}: {line}" for line in found]
 
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        found = dict(zip(rules, pool.map(check, rules), strict=True))
-    for rule, outcome in found.items():
-        if isinstance(outcome, str):
-            results.skip(of(kernel, f"coccicheck {rule.relative_to(tree)}"), outcome)
-    ran = {rule: outcome for rule, outcome in found.items() if not isinstance(outcome, str)}
+        outcomes = list(pool.map(check, rules))
+    for rule, (why, _) in zip(rules, outcomes, strict=True):
+        if why:
+            results.skip(of(kernel, f"coccicheck {rule.relative_to(tree)}"), why)
+    ran = [lines for why, lines in outcomes if not why]
     with results.case(of(kernel, f"coccicheck, {len(ran)} rules on {len(files)} new files")):
         assert ran, f"no rules in {tree / 'scripts/coccinelle'}"
-        lines = []
-        for rule, outcome in ran.items():
-            if isinstance(outcome, LabError):
-                lines.append(str(outcome))
-            else:
-                lines += [f"{rule.relative_to(tree)}: {line.replace(f'{tree}/', '')}" for line in outcome]
-        no_lines("reports", lines)
+        no_lines("reports", (line for lines in ran for line in lines))
 
 
 def semantic(kernel: Kernel, tree: Path, results: Results) -> None:
@@ -385,12 +342,16 @@ def repository(results: Results) -> None:
     python = [file for file in files if file.suffix == ".py"]
     texts = {str(file.relative_to(ROOT)): file.read_text(errors="replace") for file in files}
     with results.case("codespell"):
-        done = call(["codespell", "--quiet-level=3", f"--ignore-words-list={WORDS}", *texts], cwd=ROOT, check=False)
+        done = call(["codespell", "--quiet-level=3", f"--ignore-words-list={NOT_MISSPELT}", *texts], cwd=ROOT, check=False)
         no_lines("misspellings", done.stdout.splitlines())
     with results.case("the lab's Python compiles"), tempfile.TemporaryDirectory(prefix="lint-") as tmp:
         env = {"PYTHONPYCACHEPREFIX": tmp, "PYTHONDONTWRITEBYTECODE": "", "PYTHONWARNINGS": "error"}
         done = call(["/usr/bin/python3", "-m", "compileall", "-q", *python], env=env, check=False)
         no_lines("messages of compileall", done.stdout.splitlines())
+    with results.case("mypy"):
+        done = call(["/usr/bin/python3", "-m", "mypy", "--no-error-summary", *python], cwd=ROOT, check=False)
+        no_lines("complaints of mypy", done.stdout.splitlines())
+        assert not done.returncode, f"mypy: exit status {done.returncode}"
     with results.case(f"no line of Python is longer than {LINE}"):
         no_lines("long lines", places(texts, rf"^.{{{LINE + 1},}}$", ".py"))
     with results.case("nothing left to do, no path of one machine"):
@@ -418,8 +379,8 @@ def run(kernel: Kernel, results: Results) -> None:
     rendering = render.render(kernel)
     patches(kernel, results)
     compile_commits(kernel, rendering, results)
-    with bench(kernel) as here:
-        tree = here.lay({path: data for commit in rendering.commits for path, data in commit.files.items()})
+    with scratch(kernel) as here:
+        tree = here.lay(rendering.files())
         semantic(kernel, tree, results)
         documents(kernel, tree, rendering, results)
         coccicheck(kernel, tree, rendering, results)

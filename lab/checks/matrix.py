@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.checks import lint
-from lab.checks.lint import Bench
+from lab.checks.lint import Scratch
 from lab.checks.results import Results, expect
 from lab.common import LabError, launch
 from lab.common import run as call
@@ -26,7 +26,7 @@ ALONG = {
     "DEBUG_FS": ("NOTIFIER_ERROR_INJECTION", "MEMORY_NOTIFIER_ERROR_INJECT"),
     "HOTPLUG_CPU": ("SUSPEND", "HIBERNATION", "PM_SLEEP"),
 }
-GATE = "mm/demotion_gate.o"
+GATE_OBJECT = "mm/demotion_gate.o"
 # What of the rebuild a kernel without it may not have.
 REBUILD = (
     r"demotion_(?:gate|targets|top_tier)|node_demotion|establish_"
@@ -94,7 +94,7 @@ def gate_wanted(kernel: Kernel, symbols: Mapping[str, str]) -> bool:
     return all(symbols.get(name) == "y" for name in needed)
 
 
-def built(here: Bench, objects: str, folders: Iterable[str]) -> set[str]:
+def built(here: Scratch, objects: str, folders: Iterable[str]) -> set[str]:
     """The objects that a configuration has the folders build, asked of their makefiles."""
     obj = here.place / objects
     found: set[str] = set()
@@ -105,7 +105,7 @@ def built(here: Bench, objects: str, folders: Iterable[str]) -> set[str]:
     return found
 
 
-def try_case(here: Bench, case: Case, touched: Iterable[str]) -> None:
+def try_case(here: Scratch, case: Case, touched: Iterable[str]) -> None:
     """Compile what a configuration has of the touched objects, and check that it has what it should."""
     kernel = here.kernel
     tools = toolchains()[case.toolchain]
@@ -121,7 +121,7 @@ def try_case(here: Bench, case: Case, touched: Iterable[str]) -> None:
         expect("CONFIG_DEMOTION_GATE", "y", symbols.get("DEMOTION_GATE", "n"))
     wanted = sorted(set(touched) & built(here, objects, {str(Path(name).parent) for name in touched}))
     gate = gate_wanted(kernel, symbols)
-    expect(f"{GATE} is built", gate, GATE in wanted)
+    expect(f"{GATE_OBJECT} is built", gate, GATE_OBJECT in wanted)
     for name in touched:
         (here.place / objects / name).unlink(missing_ok=True)
     if wanted:
@@ -138,11 +138,10 @@ def try_case(here: Bench, case: Case, touched: Iterable[str]) -> None:
 
 def run(kernel: Kernel, results: Results) -> None:
     rendering = render.render(kernel)
-    files = {path: data for commit in rendering.commits for path, data in commit.files.items()}
-    texts = {path: data for path, data in files.items() if lint.in_kernel(path)}
+    texts = {path: data for path, data in rendering.files().items() if lint.in_kernel(path)}
     touched = lint.objects_of(texts, texts)
-    with lint.bench(kernel) as here:
-        here.lay(files)
+    with lint.scratch(kernel) as here:
+        here.lay(rendering.files())
         for case in cases(kernel):
             with results.case(lint.of(kernel, case.name)):
                 try_case(here, case, touched)

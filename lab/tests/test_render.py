@@ -495,6 +495,7 @@ def test_missing_identity_says_what_to_do(two: Path, kernel: Kernel, monkeypatch
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     with pytest.raises(LabError, match="git config --global user.name"):
         render.series(kernel)
+    assert "From: Ann Author <ann@example.org>" in render.series(kernel, who=render.NOBODY)[-1].read_text()
 
 
 def test_tree_has_the_series_as_commits(two: Path, kernel: Kernel) -> None:
