@@ -42,7 +42,7 @@ def rendering(results: Results, kernel: Kernel) -> None:
     """The series renders for this tree, twice to the same bytes, and leaves the tree alone."""
     with results.case(f"{kernel.name} the series renders, repeatably"):
         start = time.monotonic()
-        first = render.commits(kernel)
+        first = render.render(kernel).commits
         took = time.monotonic() - start
         with tempfile.TemporaryDirectory() as scratch:
             out = [render.series(kernel, Path(scratch) / name, who=render.NOBODY) for name in ("one", "two")]

@@ -77,6 +77,10 @@ class Edit:
                 found.append((match[1], match[2]))
         return found
 
+    def error(self, tree: Tree, *, expected: str, found: str, do: str, rule: str = "") -> LabError:
+        where = f"{self.where}, rule {rule}" if rule else self.where
+        return LabError(f"{where}, on {tree}", expected=expected, found=found, do=do)
+
 
 class Tree:
     """The files of a kernel tree as they are after the commits so far; the tree itself is only read."""
@@ -84,7 +88,7 @@ class Tree:
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
         self.changed: dict[str, bytes] = {}
-        self.ours: dict[str, list[bool]] = {}  # for each line of a changed file: did the series write it?
+        self.ours: dict[str, Counter[str]] = {}  # the lines of a changed file that the series wrote
 
     def __str__(self) -> str:
         return f"{self.kernel.name} ({self.kernel.source})"
@@ -99,37 +103,16 @@ class Tree:
         data = self.read(path)
         return None if data is None else data.decode(errors="surrogateescape")
 
-    def write(self, path: str, new: str, written: set[str]) -> None:
-        """Replace a file; of its changed lines, those in `written` count as ours."""
-        old = self.text(path) or ""
-        before = iter(self.ours.get(path) or [False] * len(old.splitlines()))
-        lines = iter(new.splitlines())
-        after = []
-        for op in line_ops(old, new):
-            if op == "+":
-                after.append(next(lines) in written)
-            else:
-                was = next(before)
-                if op == "=":
-                    next(lines)
-                    after.append(was)
-        self.ours[path] = after
+    def write(self, path: str, new: str, written: Counter[str]) -> None:
+        """Replace a file; `written` are the lines in it that are ours. Of like lines those go first that were ours."""
+        lost = Counter((self.text(path) or "").splitlines()) - (Counter(new.splitlines()) - written)
+        self.ours[path] = self.ours.get(path, Counter()) - lost + written
         self.changed[path] = new.encode(errors="surrogateescape")
 
     def localise(self, text: str) -> str:
         """Name the folder of the mm selftests as this tree has it."""
         here = SELFTESTS[0] + "/"
         return text.replace(here, self.kernel.selftests + "/") if here in text else text
-
-
-def line_ops(old: str, new: str) -> str:
-    """What happened to each line, as a string of `=`, `-` and `+`."""
-    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
-        files = [Path(tmp) / name for name in ("old", "new")]
-        for file, text in zip(files, (old, new), strict=True):
-            file.write_bytes(text.encode(errors="surrogateescape"))
-        formats = ["--old-line-format=-", "--new-line-format=+", "--unchanged-line-format=="]
-        return run(["diff", "-a", *formats, *files], check=False).stdout
 
 
 def read_commit(folder: Path, tree: Tree) -> tuple[str, list[tuple[str, Path]], list[Edit]]:
@@ -148,12 +131,11 @@ def read_commit(folder: Path, tree: Tree) -> tuple[str, list[tuple[str, Path]], 
             adds.append((tree.localise(path), ROOT / path))
     edits = []
     for file in sorted(file for file in folder.rglob("*") if file.is_file() and file not in (message, listing)):
-        path = file.relative_to(folder)
         if file.suffix not in (".cocci", ".sed"):
-            raise LabError(str(file), expected="message, adds, *.cocci or *.sed", found=path.name, do="remove it")
-        target = path.with_name(path.name.removesuffix(file.suffix).split("@")[0])
+            raise LabError(str(file), expected="message, adds, *.cocci or *.sed", found=file.name, do="remove it")
+        target = str(file.with_name(file.stem.split("@")[0]).relative_to(folder))
         where = str(file.relative_to(ROOT))
-        edits.append(Edit(where, tree.localise(str(target)), file.suffix[1:], tree.localise(file.read_text())))
+        edits.append(Edit(where, tree.localise(target), file.suffix[1:], tree.localise(file.read_text())))
     if not adds and not edits:
         raise LabError(str(folder), expected="edits or adds", found="neither", do="add them or remove the folder")
     return tree.localise(text), adds, edits
@@ -199,23 +181,22 @@ def skip_reason(edit: Edit, tree: Tree) -> str | None:
 def apply(edit: Edit, tree: Tree) -> None:
     old = tree.text(edit.target)
     if old is None:
-        raise LabError(f"{edit.where}, on {tree}", expected=f"a file {edit.target}", found="none",
-                       do="say `where:` if trees without it need no edit")
-    edited, written = (run_spatch if edit.kind == "cocci" else run_sed)(edit, old, tree)
-    tree.write(edit.target, edited, written)
+        raise edit.error(tree, expected=f"a file {edit.target}", found="none",
+                         do="say `where:` if trees without it need no edit")
+    new, written = (run_spatch if edit.kind == "cocci" else run_sed)(edit, old, tree)
+    tree.write(edit.target, new, written)
+    theirs = Counter(new.splitlines()) - tree.ours[edit.target]
     for word, value in edit.directives:
-        if word == "gone":
-            _, regex = condition(edit, value)
-            for number, (line, own) in enumerate(zip(edited.splitlines(), tree.ours[edit.target], strict=True), 1):
-                if not own and regex.search(line):
-                    raise LabError(f"{edit.where}, on {tree}", expected=f"no line left that matches {value}",
-                                   found=f"{edit.target}:{number}: {line.strip()}",
-                                   do="extend the edit; spatch says nothing of functions it could not parse")
+        _, regex = condition(edit, value)
+        if word == "gone" and (left := [line.strip() for line in theirs if regex.search(line)]):
+            raise edit.error(tree, expected=f"no line left that matches {value}", found=f"in {edit.target}: {left[0]}",
+                             do="extend the edit; spatch says nothing of functions it could not parse")
 
 
-def nothing_changed(edit: Edit, tree: Tree, rules: str) -> LabError:
-    return LabError(f"{edit.where}, {rules}, on {tree}", expected=f"a change in {edit.target}", found="no change",
-                    do="correct the edit, or say with `where:`/`unless:` that this tree has no need of it")
+def must_change(edit: Edit, tree: Tree, old: str, new: str) -> None:
+    if new == old:
+        raise edit.error(tree, expected=f"a change in {edit.target}", found="no change",
+                         do="correct the edit, or say with `where:`/`unless:` that this tree has no need of it")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -244,14 +225,14 @@ def parse_sed(script: str) -> tuple[set[str], set[str]]:
         continued = re.search(r"(?<!\\)(\\\\)*\\$", line)  # not by a backslash that is itself escaped
         if text:
             plain = line[:-1] if continued else line
-            added.add(re.sub(r"\\(.)", lambda char: {"t": "\t"}.get(char[1], char[1]), plain))
+            added.add(re.sub(r"\\(.)", lambda char: "\t" if char[1] == "t" else char[1], plain))
         elif command := SED_COMMAND.match(line):
             verbs.add(command[1])
         text = bool(continued)
     return added, verbs
 
 
-def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, set[str]]:
+def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
     script = tree.localise(include(edit))
     written, verbs = parse_sed(script)
     with tempfile.TemporaryDirectory(prefix="render-") as tmp:
@@ -262,36 +243,30 @@ def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, set[str]]:
         if done.returncode:
             raise LabError(edit.where, expected="a sed script", found=done.stdout.strip(), do="correct the script")
         new = file.read_bytes().decode(errors="surrogateescape")
-    if new == old:
-        raise nothing_changed(edit, tree, "the script")
-    check_sed(edit, tree, old, new, written, verbs)
-    return new, written
+    must_change(edit, tree, old, new)
+    before, after = Counter(old.splitlines()), Counter(new.splitlines())
+    check_sed(edit, tree, after - before, before - after, written, verbs)
+    return new, Counter({line: count for line, count in (after - before).items() if line in written})
 
 
-def check_sed(edit: Edit, tree: Tree, old: str, new: str, written: set[str], verbs: set[str]) -> None:
+def check_sed(edit: Edit, tree: Tree, gained: Counter[str], lost: Counter[str], written: set[str],
+              verbs: set[str]) -> None:
     """Added lines stand in the script, or are lines it rewrites; lines go only where it has a command for that.
 
     And all that stands in it is added: of two commands one may have found its place and the other not.
     """
-    gained = Counter(new.splitlines()) - Counter(old.splitlines())
     if lacking := sorted(line for line in written if line.strip() and line not in gained):
-        raise LabError(f"{edit.where}, on {tree}", expected=f"a place in {edit.target} for each line of the script",
-                       found=f"none for: {lacking[0].strip()}", do="correct the address of its command")
-    before, after = iter(old.splitlines()), iter(new.splitlines())
-    for hunk in re.finditer(r"=+|[-+]+", line_ops(old, new)):
-        removed = [next(before) for op in hunk[0] if op in "=-"]
-        added = [next(after) for op in hunk[0] if op in "=+"]
-        if hunk[0].startswith("="):
-            continue
-        foreign = [line for line in added if line not in written]
-        if removed and not verbs & set("sycdD"):
-            found = f"- {removed[0]}"
-        elif foreign and (not verbs & set("sy") or len(foreign) > len(removed)):
-            found = f"+ {foreign[0]}"
-        else:
-            continue
-        raise LabError(f"{edit.where}, on {tree}", expected="only changes that stand in the script", found=found,
-                       do="write added lines as text of an i, a or c command")
+        raise edit.error(tree, expected=f"a place in {edit.target} for each line of the script",
+                         found=f"none for: {lacking[0].strip()}", do="correct the address of its command")
+    foreign = [line for line in gained.elements() if line not in written]
+    if lost and not verbs & set("sycdD"):
+        found = f"- {next(iter(lost))}"
+    elif foreign and (not verbs & set("sy") or len(foreign) > lost.total()):
+        found = f"+ {foreign[0]}"
+    else:
+        return
+    raise edit.error(tree, expected="only changes that stand in the script", found=found,
+                     do="write added lines as text of an i, a or c command")
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -303,10 +278,9 @@ class Chunk:
     """Neighbouring `+` lines (or `-` lines) of a rule."""
 
     rule: str
+    sign: str
+    known: frozenset[str]  # the rule's metavariables
     lines: list[str]
-    metavariables: set[str]
-    follows: Chunk | None = None  # the `-` lines right before these `+` lines
-    after: bool = False  # it hangs on the line before it, else on the line behind it
 
     @cached_property
     def text(self) -> str:
@@ -318,17 +292,10 @@ class Chunk:
         return any(line.startswith("}") for line in self.lines)
 
 
-@dataclass
-class Rule:
-    name: str
-    plus: list[Chunk] = field(default_factory=list)
-    minus: list[Chunk] = field(default_factory=list)
+RULE = re.compile(r"^@([^@]*)@(.*?)@@[ \t]*$", re.M | re.S)
 
 
-RULE = re.compile(r"^@(?P<head>[^@]*)@(?P<declared>.*?)@@[ \t]*$", re.M | re.S)
-
-
-def metavariables(declared: str) -> set[str]:
+def metavariables(declared: str) -> frozenset[str]:
     """The names that stand for something else; of `symbol x`, `typedef x`, `iterator name x` the name is itself."""
     found = set()
     declared = re.sub(r"//[^\n]*|\{[^}]*\}", "", declared)
@@ -339,75 +306,62 @@ def metavariables(declared: str) -> set[str]:
         for name in re.sub(r"(=~?|!~?=?|:|<=)[^,]*", "", one).split(","):
             if match := re.search(r"(\w+)\s*$", name):
                 found.add(match[1])
-    return found
+    return frozenset(found)
 
 
-def parse_rules(edit: Edit) -> list[Rule]:
-    heads = list(RULE.finditer(edit.text))
-    rules = []
-    for head, following in zip(heads, [*heads[1:], None], strict=True):
-        if ":" in head["head"]:
+def parse_rules(edit: Edit) -> list[Chunk]:
+    """What the rules add and remove; a rule that does neither is a probe."""
+    chunks = []
+    _, *parts = RULE.split(edit.text)
+    for head, declared, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        if ":" in head:
             continue  # a script
-        name = head["head"].split()[0] if head["head"].split() else ""
-        if not name:
-            line = edit.text.count("\n", 0, head.start()) + 1
-            raise LabError(f"{edit.where}:{line}", expected="a rule with a name", found="@@", do="name it")
-        rule = Rule(name)
-        known = metavariables(head["declared"])
-        body = edit.text[head.end() : following.start() if following else None].split("\n")
-        before = ""  # the line before, without its sign
-        chunk, sign = None, " "
-        for line in body:
-            last, sign = sign, line[:1] or " "
-            if sign in "+-":
-                if sign != last or chunk is None:
-                    previous = chunk if last == "-" else None
-                    hangs = bool(before.strip(" \t(|")) and "..." not in before
-                    chunk = Chunk(name, [], known, previous, hangs)
-                    (rule.plus if sign == "+" else rule.minus).append(chunk)
-                text = line.lstrip("+") if sign == "+" else re.sub(r"\bwhen\b.*", "", line[1:])
-                chunk.lines.append(text.rstrip())
-            else:
-                chunk = None
-            before = line[1:] if sign in "+-" else line
-        rules.append(rule)
-    if not any(rule.plus or rule.minus for rule in rules):
+        if not head.strip():
+            raise LabError(edit.where, expected="a rule with a name", found=f"@@{declared}@@{body}", do="name it")
+        known = metavariables(declared)
+        for sign, lines in itertools.groupby(body.split("\n"), lambda line: line[:1]):
+            if sign == "+":
+                chunks.append(Chunk(head.split()[0], sign, known, [line.lstrip("+").rstrip() for line in lines]))
+            elif sign == "-":
+                text = [re.sub(r"\bwhen\b.*", "", line[1:]).rstrip() for line in lines]
+                chunks.append(Chunk(head.split()[0], sign, known, text))
+    if not chunks:
         raise LabError(edit.where, expected="rules with + or - lines", found="none", do="write one")
-    return rules
+    return chunks
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Semantic patches: running them
 
 
-def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, set[str]]:
-    rules = parse_rules(edit)
+def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
+    chunks = parse_rules(edit)
     with tempfile.TemporaryDirectory(prefix="render-") as tmp:
         rule_file, source, result = Path(tmp) / "rules.cocci", Path(tmp) / Path(edit.target).name, Path(tmp) / "result"
         rule_file.write_text(edit.text)
         source.write_bytes(old.encode(errors="surrogateescape"))
+        command: list[str | Path] = ["spatch", "--sp-file", rule_file, source, "-o", result, "--no-includes",
+                                     "--show-dependencies", "--smpl-spacing"]
         macros = ROOT / "series" / "macros.h"
-        command = ["spatch", "--sp-file", rule_file, source, "-o", result, "--no-includes", "--show-dependencies",
-                   "--smpl-spacing", *(["--macro-file", macros] if macros.exists() else [])]
+        command += ["--macro-file", macros] if macros.exists() else []
         try:
             # Not run(): what spatch says of the rules comes on one stream, its complaints on the other.
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SPATCH_SECONDS)
         except FileNotFoundError:
             raise LabError("spatch", expected="Coccinelle", found="no such program", do="run `make setup`") from None
         except subprocess.TimeoutExpired:
-            raise LabError(f"{edit.where}, on {tree}", expected=f"spatch to end within {SPATCH_SECONDS} s",
-                           found="it did not", do="split the rule: long functions take long") from None
+            raise edit.error(tree, expected=f"spatch to end within {SPATCH_SECONDS} s", found="it did not",
+                             do="split the rule: long functions take long") from None
         if done.returncode and "-o can not be applied" not in done.stderr:
-            raise LabError(f"{edit.where}, on {tree}", expected="spatch to run it",
-                           found=f"exit status {done.returncode}\n{done.stderr.strip()}", do="correct the rule")
+            raise edit.error(tree, expected="spatch to run it", do="correct the rule",
+                             found=f"exit status {done.returncode}\n{done.stderr.strip()}")
         new = result.read_bytes().decode(errors="surrogateescape") if result.exists() else old
-    for rule in rules:
-        if (rule.plus or rule.minus) and rule_state(rule.name, done.stdout) == "no match":
-            raise LabError(f"{edit.where}, rule {rule.name}, on {tree}", expected=f"a match in {edit.target}",
-                           found="none", do="correct the rule, or make it depend on a probe")
-    if new == old:
-        raise nothing_changed(edit, tree, "rules " + ", ".join(rule.name for rule in rules if rule.plus or rule.minus))
-    return restore(edit, tree, old, new, rules)
+    for name in dict.fromkeys(chunk.rule for chunk in chunks):
+        if rule_state(name, done.stdout) == "no match":
+            raise edit.error(tree, rule=name, expected=f"a match in {edit.target}", found="none",
+                             do="correct the rule, or make it depend on a probe")
+    must_change(edit, tree, old, new)
+    return restore(edit, tree, old, new, chunks)
 
 
 def rule_state(name: str, trace: str) -> str:
@@ -422,7 +376,8 @@ def rule_state(name: str, trace: str) -> str:
 # Semantic patches: believing the result
 
 
-def pattern(text: str, known: set[str]) -> str:
+@functools.cache
+def pattern(text: str, known: frozenset[str]) -> str:
     """A regular expression for text of a rule, however it is spaced; wild cards are its metavariables and `...`."""
     found = []
     for word in re.findall(r"\\\(.*?\\\)|\.\.\.|\w+|[^\w\s]", text, re.S):
@@ -435,8 +390,14 @@ def pattern(text: str, known: set[str]) -> str:
     return r"\s*".join(found)
 
 
-def squeeze(line: str) -> str:
-    return "".join(line.split())
+def own_line(line: str, printed: str, known: frozenset[str]) -> str | None:
+    """A rule's line with what spatch has put in for its metavariables; None if that isn't how it prints this line."""
+    const = r"\bconst\b" if known.isdisjoint(re.findall(r"\w+", line)) else "(?!)"  # it may double and move it
+    match = re.fullmatch(pattern(re.sub(const, "", line), known), re.sub(const, "", printed).strip())
+    if not match:
+        return None
+    taken = iter(match.groups())
+    return re.sub(r"\w+", lambda word: next(taken) if word[0] in known else word[0], line)
 
 
 def columns(line: str) -> int:
@@ -444,84 +405,34 @@ def columns(line: str) -> int:
     return len(line[: len(line) - len(line.lstrip())].expandtabs(8))
 
 
-def match_line(line: str, printed: str, known: set[str]) -> re.Match[str] | None:
-    """Is that how spatch prints this line of a rule? It may double and move `const`."""
-    match = re.fullmatch(pattern(line, known), printed.strip())
-    if match or known.intersection(re.findall(r"\w+", line)):
-        return match
-    line, printed = (re.sub(r"\bconst\b", "", text) for text in (line, printed))
-    return re.fullmatch(pattern(line, known), printed.strip())
+def move(line: str, shift: int) -> str:
+    """Indent a line by so many columns more; what the preprocessor reads stays where it is."""
+    if not line.strip() or line.startswith("#") or not shift:
+        return line
+    width = max(columns(line) + shift, 0)
+    return "\t" * (width // 8) + " " * (width % 8) + line.lstrip()
 
 
-def places(chunk: Chunk, lines: list[str]) -> list[tuple[int, int]]:
-    """Each run of lines that are the chunk's but for white space and blank lines: (first, one past the last)."""
-    code = [line for line in chunk.lines if line.strip()]
+def places(chunk: Chunk, lines: list[str]) -> list[tuple[int, int, list[str]]]:
+    """Each run of lines that are the chunk's but for white space: the first, one past the last, and what to write.
+
+    That is the rule's text byte for byte but for metavariables, moved to where spatch printed the first line of it.
+    """
+    ours = [line for line in chunk.lines if line.strip()]
+    printed = [number for number, line in enumerate(lines) if line.strip()]
     found, at = [], 0
-    while code and at < len(lines):
-        here, number = at, 0
-        while number < len(code) and here < len(lines):
-            if lines[here].strip():
-                if not match_line(code[number], lines[here], chunk.metavariables):
-                    break
-                number += 1
-            elif not number:
-                break
-            here += 1
-        if number == len(code):
-            found.append((at, here))
-            at = here
-        else:
-            at += 1
+    while ours and at + len(ours) <= len(printed):
+        run_of = printed[at : at + len(ours)]
+        pairs = [(line, lines[number]) for line, number in zip(ours, run_of, strict=True)]
+        told = list(itertools.takewhile(bool, (own_line(*pair, chunk.known) for pair in pairs)))
+        at += 1
+        if len(told) == len(ours):
+            shift = next((columns(there) - columns(line) for line, there in pairs if not line.startswith("#")), 0)
+            text = iter(told)
+            own = [move(next(text) or "", shift) if line.strip() else "" for line in chunk.lines]
+            found.append((run_of[0], run_of[-1] + 1, own))
+            at += len(ours) - 1
     return found
-
-
-def own_lines(chunk: Chunk, printed: list[str]) -> list[str]:
-    """The rule's lines, byte for byte but for metavariables, moved to where spatch printed the first of them."""
-    code = iter(line for line in printed if line.strip())
-    own = []
-    shift = None
-    for line in chunk.lines:
-        if line.strip():
-            there = next(code)
-            if shift is None and not line.startswith("#"):
-                shift = columns(there) - columns(line)
-            match = match_line(line, there, chunk.metavariables)
-            assert match  # by places()
-            taken = iter(match.groups())
-            line = re.sub(r"\w+", lambda word: next(taken) if word[0] in chunk.metavariables else word[0], line)
-        own.append(line)
-    return [move(line, shift or 0) for line in own]
-
-
-def blank_lines(source: list[str], left: str, right: str, near: int) -> list[str]:
-    """The blank lines that the source has between two lines, of which there may be several such pairs."""
-    for at in sorted(range(len(source)), key=lambda at: abs(at - near)):
-        if source[at] == left:
-            behind = at + 1
-            while behind < len(source) and not source[behind].strip():
-                behind += 1
-            if behind < len(source) and source[behind] == right:
-                return [""] * (behind - at - 1)
-    return []
-
-
-def put_back(chunk: Chunk, first: int, past: int, lines: list[str], source: list[str]) -> list[str]:
-    """Write the rule's own lines in place of what spatch made of them, with the blank lines of rule and source."""
-    own = own_lines(chunk, lines[first:past])
-    before, behind = first, past
-    while before and not lines[before - 1].strip():
-        before -= 1
-    while behind < len(lines) and not lines[behind].strip():
-        behind += 1
-    left = lines[before - 1] if before else ""
-    right = lines[behind] if behind < len(lines) else ""
-    if chunk.follows:  # it replaces lines, and stands between the blank lines that those had
-        parts = [[""] * (first - before), own, [""] * (behind - past)]
-    else:
-        blank = blank_lines(source, left, right, before)
-        parts = [own, blank] if chunk.after else [blank, own]
-    lines[before:behind] = functools.reduce(join, parts)
-    return own
 
 
 def blank_runs(lines: list[str]) -> list[tuple[str, int, str]]:
@@ -543,56 +454,49 @@ def tidy(lines: list[str], source: list[str]) -> list[str]:
     return told[:-1]  # what follows the last line is no line
 
 
-def restore(edit: Edit, tree: Tree, old: str, new: str, rules: list[Rule]) -> tuple[str, set[str]]:
+def restore(edit: Edit, tree: Tree, old: str, new: str, chunks: list[Chunk]) -> tuple[str, Counter[str]]:
     """spatch's result with the rule's own lines in it, and these lines. Refuses what no rule wrote or removed."""
     source, lines = old.splitlines(), new.splitlines()
-    theirs = {squeeze(line) for line in source}
+    theirs = {"".join(line.split()) for line in source}
     written: Counter[str] = Counter()
     # The longest first, for the lines of a short one may stand in it.
-    for chunk in sorted((chunk for rule in rules for chunk in rule.plus), key=lambda chunk: -len(chunk.lines)):
-        # From behind, so that the numbers of the other places stay true.
-        found = [(first, past) for first, past in reversed(places(chunk, lines))
-                 if not theirs.issuperset(squeeze(line) for line in lines[first:past] if line.strip())]
+    for chunk in sorted((chunk for chunk in chunks if chunk.sign == "+"), key=lambda chunk: -len(chunk.lines)):
+        found = [(first, past, own) for first, past, own in places(chunk, lines)
+                 if not theirs.issuperset("".join(line.split()) for line in lines[first:past] if line.strip())]
         if chunk.defines and len(found) > 1:
-            raise LabError(f"{edit.where}, rule {chunk.rule}, on {tree}",
-                           expected="one match, for it adds a definition", found=f"{len(found)} matches",
-                           do="name a statement that tells the places apart")
-        for first, past in found:
-            written.update(put_back(chunk, first, past, lines, source))
+            raise edit.error(tree, rule=chunk.rule, expected="one match, for it adds a definition",
+                             found=f"{len(found)} matches", do="name a statement that tells the places apart")
+        for first, past, own in reversed(found):  # from behind, so that the numbers of the other places stay true
+            lines[first:past] = own
+            written.update(own)
     known = set(source)
     lines = tidy([line if line in known else line.rstrip() for line in lines], source)
-    check_lines(edit, tree, source, lines, written, rules)
-    return "\n".join(lines) + "\n", set(written)
+    if found_foreign := unexplained(source, lines, written, chunks):
+        raise edit.error(tree, expected="only changes that stand in the + and - lines of the rules",
+                         found=f"{found_foreign}\n            by spatch in {edit.target}",
+                         do="write the rule so that spatch need not re-print that place")
+    return "\n".join(lines) + "\n", written
 
 
-def check_lines(edit: Edit, tree: Tree, source: list[str], lines: list[str], written: Counter[str],
-                rules: list[Rule]) -> None:
-    """Without the rules' own lines, the result must be the source less what the rules remove."""
+def unexplained(source: list[str], lines: list[str], written: Counter[str], chunks: list[Chunk]) -> str | None:
+    """Without the rules' own lines, the result must be the source less what the rules remove: a line that isn't so."""
     kept = Counter(lines) - written
     missing = Counter(source) - kept
     foreign = [line for line in (kept - Counter(source)).elements() if line.strip()]
     for line in sorted(foreign, key=len, reverse=True):  # of those to refuse the longest tells most
-        origin = rewritten(line, list(missing), rules)
+        origin = rewritten(line, list(missing), chunks)
         if origin is None:
-            raise refuse(edit, tree, f"+ {line.strip()}")
+            return f"+ {line.strip()}"
         missing -= Counter([origin])
-    removed = Counter(source[number] for number in removable("\n".join(source), rules))
-    for line in missing - removed:
-        if line.strip():
-            raise refuse(edit, tree, f"- {line.strip()}")
+    left = missing - Counter(removable(source, chunks))
+    return next((f"- {line.strip()}" for line in left if line.strip()), None)
 
 
-def refuse(edit: Edit, tree: Tree, line: str) -> LabError:
-    return LabError(f"{edit.where}, on {tree}", expected="only changes that stand in the + and - lines of the rules",
-                    found=f"{line}\n            by spatch in {edit.target}",
-                    do="write the rule so that spatch need not re-print that place")
-
-
-def rewritten(line: str, missing: list[str], rules: list[Rule]) -> str | None:
+def rewritten(line: str, missing: list[str], chunks: list[Chunk]) -> str | None:
     """The source's line of which this one is left, with text of a rule in it; empty if it is a rule's alone."""
-    for chunk in (chunk for rule in rules for chunk in rule.plus):
+    for chunk in (chunk for chunk in chunks if chunk.sign == "+"):
         for text in filter(str.strip, chunk.lines):
-            match = re.search(pattern(text, chunk.metavariables), line)
+            match = re.search(pattern(text, chunk.known), line)
             if not match:
                 continue
             left, right = line[: match.start()], line[match.end() :]
@@ -604,58 +508,34 @@ def rewritten(line: str, missing: list[str], rules: list[Rule]) -> str | None:
     return None
 
 
-def removable(text: str, rules: list[Rule]) -> list[int]:
-    """The numbers of the lines that a rule's `-` lines stand for, with the comments within and right above them."""
-    def blank(comment: re.Match[str]) -> str:
-        return re.sub(r"[^\n]", " ", comment[0])
-
-    code = re.sub(r"/\*.*?\*/|//[^\n]*", blank, text, flags=re.S)
-    gone = bytearray(len(code))
-    for chunk in (chunk for rule in rules for chunk in rule.minus):
-        for match in re.finditer(pattern(chunk.text, chunk.metavariables), code, re.S):
-            end = statement_end(code, match.start(), match.end(), chunk)
-            gone[match.start() : end] = b"\1" * (end - match.start())
+def removable(source: list[str], chunks: list[Chunk]) -> list[str]:
+    """The lines that a rule's `-` lines stand for, with the comments within and right above them."""
+    text = "\n".join(source)
+    code = re.sub(r"/\*.*?\*/|//[^\n]*", lambda comment: re.sub(r"[^\n]", " ", comment[0]), text, flags=re.S)
+    left = code  # with a NUL for each character that goes
+    for chunk in (chunk for chunk in chunks if chunk.sign == "-"):
+        for match in re.finditer(pattern(chunk.text, chunk.known), code, re.S):
+            start, end = match.start(), statement_end(code, match.start(), match.end(), chunk)
+            left = left[:start] + re.sub(r"\S", "\0", left[start:end]) + left[end:]
     found = []
-    at = len(code)
-    below = False  # whether the code below goes
-    lines = code.split("\n")
-    for number in reversed(range(len(lines))):
-        at -= len(lines[number])
-        if lines[number].strip():
-            below = all(gone[at + place] or char.isspace() for place, char in enumerate(lines[number]))
-        if below:
-            found.append(number)
-        at -= 1
+    below = "code"  # the code line at or below a line
+    for line, was in zip(reversed(left.split("\n")), reversed(source), strict=True):
+        below = line if line.strip() else below
+        if not below.strip("\0\t "):
+            found.append(was)
     return found
 
 
 def statement_end(code: str, start: int, end: int, chunk: Chunk) -> int:
     """Where a match really ends: with the brace that closes what it opened, or with the statement that it ends in."""
     last = re.search(r"\w+$", chunk.text.rstrip())
-    if last and last[0] in chunk.metavariables and (statement := re.compile(r"[^;{]*[;{]").match(code, end)):
+    if last and last[0] in chunk.known and (statement := re.compile(r"[^;{]*[;{]").match(code, end)):
         end = statement.end()
     depth = code.count("{", start, end) - code.count("}", start, end)
     while depth > 0 and end < len(code):
         depth += {"{": 1, "}": -1}.get(code[end], 0)
         end += 1
     return end
-
-
-def move(line: str, shift: int) -> str:
-    """Indent a line by so many columns more; what the preprocessor reads stays where it is."""
-    if not line.strip() or line.startswith("#") or not shift:
-        return line
-    code = line.lstrip()
-    width = max(columns(line) + shift, 0)
-    return "\t" * (width // 8) + " " * (width % 8) + code
-
-
-def join(before: list[str], behind: list[str]) -> list[str]:
-    """One after the other, with one blank line where both bring some."""
-    before, behind = list(before), list(behind)
-    while before and behind and not before[-1] and not behind[0]:
-        behind.pop(0)
-    return before + behind
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -674,7 +554,7 @@ def render(kernel: Kernel) -> Rendering:
                                do="name a tree without the series with KSRC=")
             rendering.origin[path] = file
             text = tree.localise(file.read_text())
-            tree.write(path, text, set(text.splitlines()))
+            tree.write(path, text, Counter(text.splitlines()))
         for edit in edits:
             if reason := skip_reason(edit, tree):
                 rendering.skipped.append(f"{edit.where}: {reason}")
@@ -686,11 +566,6 @@ def render(kernel: Kernel) -> Rendering:
         else:
             rendering.skipped.append(f"{folder.name}: none of its edits is for this tree")
     return rendering
-
-
-def commits(kernel: Kernel) -> list[Commit]:
-    """The commits of the series for this tree, in order."""
-    return render(kernel).commits
 
 
 def is_git(kernel: Kernel) -> bool:

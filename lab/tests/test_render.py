@@ -328,7 +328,7 @@ def test_refused(repo: Path, kernel: Kernel, file: str, text: str, expected: str
     commit(repo, {file: text})
     before = state(kernel.source)
     with pytest.raises(LabError) as error:
-        render.commits(kernel)
+        render.render(kernel).commits
     assert file in str(error.value)
     assert expected in str(error.value)
     assert found in str(error.value)
@@ -356,7 +356,7 @@ def test_what_no_rule_did_is_refused(repo: Path, kernel: Kernel, text: str, inst
     edit = render.Edit("rename", "mm/migrate.c", "cocci", RENAME)
     rules, tree = render.parse_rules(edit), render.Tree(kernel)
     good = MIGRATE.replace("	one();", "	uno();")
-    assert render.restore(edit, tree, MIGRATE, good, rules) == (good, {"	uno();"})
+    assert render.restore(edit, tree, MIGRATE, good, rules) == (good, {"	uno();": 1})
     assert text in good
     with pytest.raises(LabError, match="only changes that stand in the") as error:
         render.restore(edit, tree, MIGRATE, good.replace(text, instead, 1), rules)
@@ -368,7 +368,7 @@ def test_removed_function_takes_no_other_line(repo: Path, kernel: Kernel) -> Non
     rules, tree = render.parse_rules(edit), render.Tree(kernel)
     first, last = MIGRATE.index("static void fill"), MIGRATE.index("static inline void drop")
     good = MIGRATE[:first] + MIGRATE[last:]
-    assert render.restore(edit, tree, MIGRATE, good, rules) == (good, set())
+    assert render.restore(edit, tree, MIGRATE, good, rules) == (good, {})
     with pytest.raises(LabError, match=r"- static inline void drop\(void\)"):
         render.restore(edit, tree, MIGRATE, good.replace("static inline void drop(void)\n", ""), rules)
 
@@ -377,7 +377,7 @@ def test_removed_function_takes_no_other_line(repo: Path, kernel: Kernel) -> Non
 def test_message_has_subject_and_body(repo: Path, kernel: Kernel, message: str) -> None:
     commit(repo, {"mm/Makefile.sed": "/migrate/d\n", "message": message})
     with pytest.raises(LabError, match="a subject line, a blank line, a body"):
-        render.commits(kernel)
+        render.render(kernel).commits
 
 
 def test_gone_does_not_count_lines_of_the_series(repo: Path, kernel: Kernel) -> None:
@@ -410,7 +410,7 @@ def test_directives(repo: Path, kernel: Kernel, directives: str, applied: bool) 
 
 def test_file_that_other_trees_have(repo: Path, kernel: Kernel) -> None:
     commit(repo, {"mm/memory-tiers.c.cocci": "// where: node_demotion\n" + LONELY})
-    assert render.commits(kernel) == []
+    assert render.render(kernel).commits == []
 
 
 def test_directives_see_earlier_commits_and_labels_order_edits(repo: Path, kernel: Kernel) -> None:
@@ -420,7 +420,7 @@ def test_directives_see_earlier_commits_and_labels_order_edits(repo: Path, kerne
         "mm/Makefile@a.sed": "# where: gate\n/gate/a\\\nobj-y += new.o\n",
         "mm/absent.sed": "# where: x\nd\n",
     }, slug="0002-second")
-    assert [one.slug for one in render.commits(kernel)] == ["0001-first", "0002-second"]
+    assert [one.slug for one in render.render(kernel).commits] == ["0001-first", "0002-second"]
     made = render.render(kernel)
     objects = {upto: re.findall(r"(\w+)\.o", made.files(upto)["mm/Makefile"].decode()) for upto in (1, None)}
     assert objects == {1: ["migrate", "gate", "vmscan"], None: ["migrate", "gate", "newest", "vmscan"]}
@@ -442,7 +442,7 @@ def test_selftests_go_where_the_tree_keeps_them(repo: Path, kernel: Kernel) -> N
     }, adds={f"{here}/gate.sh": f"#!/bin/sh\ncd {here}/\n"})
     (repo / here / "gate.sh").chmod(0o755)
     there = "tools/testing/selftests/vm"
-    one, = render.commits(kernel)
+    one, = render.render(kernel).commits
     assert set(one.files) == {f"{there}/gate.sh", f"{there}/Makefile", "mm/Makefile"}
     assert f"{there}/gate.sh" in one.message
     assert one.files[f"{there}/gate.sh"].decode() == f"#!/bin/sh\ncd {there}/\n"
