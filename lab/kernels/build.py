@@ -122,8 +122,8 @@ def sync(source: Path, to: Path) -> None:
 
 def _state_of(kernel: Kernel) -> str:
     """What tells one state of the user's tree from another."""
-    if render.is_git(kernel):
-        return render.git_source(kernel, "rev-parse", "HEAD").strip()
+    if stamp := render.source_stamp(kernel):
+        return stamp
     states = ((name, (kernel.source / name).lstat()) for name in _files(kernel.source))
     return _digest([(name, state.st_mode, state.st_size, state.st_mtime_ns) for name, state in states])
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Turn series/ into ordinary patches for whatever kernel tree there is: `python3 -m lab.rendering.render series|tree`.
 
-A commit is a folder of edits. Semantic patches are run by spatch, whose output is only believed line by line: spatch
-re-prints what it touches, so what is written are the rule's own lines, every other line of the result must be the
-source's, and every line that is missing must stand in a `-` line of a rule.
+lab/README.md has the language of series/. spatch re-prints what it touches, and is only believed line by line: what is
+written are the rule's own lines, every other line of the result must be the source's, and every line that is missing
+must stand in a `-` line of a rule.
 """
 
 from __future__ import annotations
@@ -53,8 +53,7 @@ class Rendering:
         return found
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Reading series/
+# --- Reading series/ -------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -69,13 +68,8 @@ class Edit:
     @cached_property
     def directives(self) -> list[tuple[str, str]]:
         mark = "//" if self.kind == "cocci" else "#"
-        found = []
-        for line in self.text.splitlines():
-            if line.strip() and not line.startswith(mark):
-                break
-            if match := re.match(rf"{mark} (where|unless|gone): (.*\S)", line):
-                found.append((match[1], match[2]))
-        return found
+        head = itertools.takewhile(lambda line: not line.strip() or line.startswith(mark), self.text.splitlines())
+        return re.findall(rf"^{mark} (where|unless|gone): (.*\S)", "\n".join(head), re.M)
 
     def error(self, tree: Tree, *, expected: str, found: str, do: str, rule: str = "") -> LabError:
         where = f"{self.where}, rule {rule}" if rule else self.where
@@ -93,14 +87,10 @@ class Tree:
     def __str__(self) -> str:
         return f"{self.kernel.name} ({self.kernel.source})"
 
-    def read(self, path: str) -> bytes | None:
-        if path in self.changed:
-            return self.changed[path]
-        file = self.kernel.source / path
-        return file.read_bytes() if file.is_file() else None
-
     def text(self, path: str) -> str | None:
-        data = self.read(path)
+        data = self.changed.get(path)
+        if data is None and (self.kernel.source / path).is_file():
+            data = (self.kernel.source / path).read_bytes()
         return None if data is None else data.decode(errors="surrogateescape")
 
     def write(self, path: str, new: str, written: Counter[str]) -> None:
@@ -149,8 +139,7 @@ def folders() -> list[Path]:
     return found
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Applying one edit
+# --- Applying one edit -----------------------------------------------------------------------------------------------
 
 
 def condition(edit: Edit, value: str) -> tuple[str, re.Pattern[str]]:
@@ -184,6 +173,9 @@ def apply(edit: Edit, tree: Tree) -> None:
         raise edit.error(tree, expected=f"a file {edit.target}", found="none",
                          do="say `where:` if trees without it need no edit")
     new, written = (run_spatch if edit.kind == "cocci" else run_sed)(edit, old, tree)
+    if new == old:
+        raise edit.error(tree, expected=f"a change in {edit.target}", found="no change",
+                         do="correct the edit, or say with `where:`/`unless:` that this tree has no need of it")
     tree.write(edit.target, new, written)
     theirs = Counter(new.splitlines()) - tree.ours[edit.target]
     for word, value in edit.directives:
@@ -193,14 +185,7 @@ def apply(edit: Edit, tree: Tree) -> None:
                              do="extend the edit; spatch says nothing of functions it could not parse")
 
 
-def must_change(edit: Edit, tree: Tree, old: str, new: str) -> None:
-    if new == old:
-        raise edit.error(tree, expected=f"a change in {edit.target}", found="no change",
-                         do="correct the edit, or say with `where:`/`unless:` that this tree has no need of it")
-
-
-# ---------------------------------------------------------------------------------------------------------------------
-# sed
+# --- sed -------------------------------------------------------------------------------------------------------------
 
 
 def include(edit: Edit) -> str:
@@ -233,8 +218,12 @@ def parse_sed(script: str) -> tuple[set[str], set[str]]:
 
 
 def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
+    """Lines that come stand in the script, or are lines it rewrites; lines go only where it has a command for that.
+
+    And all that stands in it must come: of two commands one may have found its place and the other not.
+    """
     script = tree.localise(include(edit))
-    written, verbs = parse_sed(script)
+    listed, verbs = parse_sed(script)
     with tempfile.TemporaryDirectory(prefix="render-") as tmp:
         program, file = Path(tmp) / "script.sed", Path(tmp) / "file"
         program.write_text(script)
@@ -243,34 +232,23 @@ def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
         if done.returncode:
             raise LabError(edit.where, expected="a sed script", found=done.stdout.strip(), do="correct the script")
         new = file.read_bytes().decode(errors="surrogateescape")
-    must_change(edit, tree, old, new)
     before, after = Counter(old.splitlines()), Counter(new.splitlines())
-    check_sed(edit, tree, after - before, before - after, written, verbs)
-    return new, Counter({line: count for line, count in (after - before).items() if line in written})
-
-
-def check_sed(edit: Edit, tree: Tree, gained: Counter[str], lost: Counter[str], written: set[str],
-              verbs: set[str]) -> None:
-    """Added lines stand in the script, or are lines it rewrites; lines go only where it has a command for that.
-
-    And all that stands in it is added: of two commands one may have found its place and the other not.
-    """
-    if lacking := sorted(line for line in written if line.strip() and line not in gained):
+    gained, lost = after - before, before - after
+    if lacking := sorted(line for line in listed if line.strip() and line not in gained):
         raise edit.error(tree, expected=f"a place in {edit.target} for each line of the script",
                          found=f"none for: {lacking[0].strip()}", do="correct the address of its command")
-    foreign = [line for line in gained.elements() if line not in written]
+    foreign = [line for line in gained.elements() if line not in listed]
     if lost and not verbs & set("sycdD"):
         found = f"- {next(iter(lost))}"
     elif foreign and (not verbs & set("sy") or len(foreign) > lost.total()):
         found = f"+ {foreign[0]}"
     else:
-        return
+        return new, gained - Counter(foreign)
     raise edit.error(tree, expected="only changes that stand in the script", found=found,
                      do="write added lines as text of an i, a or c command")
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Semantic patches: what stands in them
+# --- Semantic patches: what stands in them ---------------------------------------------------------------------------
 
 
 @dataclass
@@ -285,11 +263,6 @@ class Chunk:
     @cached_property
     def text(self) -> str:
         return "\n".join(self.lines)
-
-    @cached_property
-    def defines(self) -> bool:
-        """It brings a definition, so that a second copy of it is an error."""
-        return any(line.startswith("}") for line in self.lines)
 
 
 RULE = re.compile(r"^@([^@]*)@(.*?)@@[ \t]*$", re.M | re.S)
@@ -320,18 +293,15 @@ def parse_rules(edit: Edit) -> list[Chunk]:
             raise LabError(edit.where, expected="a rule with a name", found=f"@@{declared}@@{body}", do="name it")
         known = metavariables(declared)
         for sign, lines in itertools.groupby(body.split("\n"), lambda line: line[:1]):
-            if sign == "+":
-                chunks.append(Chunk(head.split()[0], sign, known, [line.lstrip("+").rstrip() for line in lines]))
-            elif sign == "-":
-                text = [re.sub(r"\bwhen\b.*", "", line[1:]).rstrip() for line in lines]
-                chunks.append(Chunk(head.split()[0], sign, known, text))
+            if sign in ("+", "-"):
+                text = [line.lstrip("+") if sign == "+" else re.sub(r"\bwhen\b.*", "", line[1:]) for line in lines]
+                chunks.append(Chunk(head.split()[0], sign, known, [line.rstrip() for line in text]))
     if not chunks:
         raise LabError(edit.where, expected="rules with + or - lines", found="none", do="write one")
     return chunks
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Semantic patches: running them
+# --- Semantic patches: running them ----------------------------------------------------------------------------------
 
 
 def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
@@ -360,7 +330,6 @@ def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
         if rule_state(name, done.stdout) == "no match":
             raise edit.error(tree, rule=name, expected=f"a match in {edit.target}", found="none",
                              do="correct the rule, or make it depend on a probe")
-    must_change(edit, tree, old, new)
     return restore(edit, tree, old, new, chunks)
 
 
@@ -372,8 +341,7 @@ def rule_state(name: str, trace: str) -> str:
     return "match" if re.search(r"^ +binding out = ", section[1], re.M) else "no match"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# Semantic patches: believing the result
+# --- Semantic patches: believing the result --------------------------------------------------------------------------
 
 
 @functools.cache
@@ -463,7 +431,7 @@ def restore(edit: Edit, tree: Tree, old: str, new: str, chunks: list[Chunk]) -> 
     for chunk in sorted((chunk for chunk in chunks if chunk.sign == "+"), key=lambda chunk: -len(chunk.lines)):
         found = [(first, past, own) for first, past, own in places(chunk, lines)
                  if not theirs.issuperset("".join(line.split()) for line in lines[first:past] if line.strip())]
-        if chunk.defines and len(found) > 1:
+        if len(found) > 1 and any(line.startswith("}") for line in chunk.lines):
             raise edit.error(tree, rule=chunk.rule, expected="one match, for it adds a definition",
                              found=f"{len(found)} matches", do="name a statement that tells the places apart")
         for first, past, own in reversed(found):  # from behind, so that the numbers of the other places stay true
@@ -538,8 +506,7 @@ def statement_end(code: str, start: int, end: int, chunk: Chunk) -> int:
     return end
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-# The series for one tree
+# --- The series for one tree -----------------------------------------------------------------------------------------
 
 
 def render(kernel: Kernel) -> Rendering:
@@ -549,7 +516,7 @@ def render(kernel: Kernel) -> Rendering:
         message, adds, edits = read_commit(folder, tree)
         before = dict(tree.changed)
         for path, file in adds:
-            if tree.read(path) is not None:
+            if tree.text(path) is not None:
                 raise LabError(f"{folder.name}, on {tree}", expected=f"no {path} yet", found="the tree has one",
                                do="name a tree without the series with KSRC=")
             rendering.origin[path] = file
@@ -568,6 +535,9 @@ def render(kernel: Kernel) -> Rendering:
     return rendering
 
 
+# --- The user's tree, which is only read -----------------------------------------------------------------------------
+
+
 def is_git(kernel: Kernel) -> bool:
     return (kernel.source / ".git").exists()
 
@@ -584,6 +554,14 @@ def unpack(kernel: Kernel, to: Path) -> None:
         run(["tar", "xf", archive.name, "-C", to])
 
 
+def source_stamp(kernel: Kernel) -> str:
+    """Tells one state of the source from another; empty if that can't be told without a look at every file."""
+    if is_git(kernel):
+        return git_source(kernel, "rev-parse", "HEAD").strip()
+    stamp = kernel.cache / "stock.from"
+    return stamp.read_text().strip() if kernel.source == kernel.cache / "stock" and stamp.exists() else ""
+
+
 def check_tree(kernel: Kernel) -> None:
     """Refuse a tree that the series can't be meant for. Changes nothing in it."""
     if (kernel.source / MARK).exists():
@@ -595,25 +573,7 @@ def check_tree(kernel: Kernel) -> None:
                        found=f"{len(dirty)} of them, the first: {dirty[0].strip()}", do="commit or stash them")
 
 
-@dataclass(frozen=True)
-class Git:
-    """A repository of the lab's own: the user's identity, nothing else of their settings, and a fixed date."""
-
-    top: Path
-    identity: tuple[str, str]
-    date: str
-
-    def __call__(self, *words: str | Path, log: Path | None = None) -> str:
-        name, email = self.identity
-        hidden = self.top / ".git"
-        settings = {
-            "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "LC_ALL": "C", "TZ": "UTC",
-            "GIT_DIR": str(hidden), "GIT_WORK_TREE": str(self.top), "GIT_INDEX_FILE": str(hidden / "index"),
-            "GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": self.date,
-            "GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email, "GIT_COMMITTER_DATE": self.date,
-        }
-        speed = ["-c", "core.compression=0", "-c", "gc.auto=0", "-c", "core.safecrlf=false"]
-        return run(["git", *speed, *words], cwd=self.top, env=settings, log=log).stdout
+# --- Patches and the tree, by git ------------------------------------------------------------------------------------
 
 
 def identity() -> tuple[str, str]:
@@ -628,8 +588,8 @@ def identity() -> tuple[str, str]:
     return found[0], found[1]
 
 
-def date() -> str:
-    """The date of the patches, the same for each run: SOURCE_DATE_EPOCH, or that of this repository's last commit."""
+def date_of_patches() -> str:
+    """The same for each run: SOURCE_DATE_EPOCH, or the date of this repository's last commit."""
     epoch = os.environ.get("SOURCE_DATE_EPOCH")
     if not epoch:
         done = run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=False)
@@ -637,6 +597,42 @@ def date() -> str:
     if not epoch.isdigit():  # an unpacked archive
         epoch = str(int(max(file.stat().st_mtime for file in (ROOT / "series").rglob("*"))))
     return f"@{epoch} +0000"
+
+
+@dataclass(frozen=True)
+class Git:
+    """A repository of the lab's own: the user's identity, nothing else of their settings, and a fixed date."""
+
+    top: Path
+    identity: tuple[str, str]
+    date: str = field(default_factory=date_of_patches)
+
+    def __call__(self, *words: str | Path, log: Path | None = None) -> str:
+        name, email = self.identity
+        hidden = self.top / ".git"
+        settings = {
+            "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "LC_ALL": "C", "TZ": "UTC",
+            "GIT_DIR": str(hidden), "GIT_WORK_TREE": str(self.top), "GIT_INDEX_FILE": str(hidden / "index"),
+            "GIT_AUTHOR_NAME": name, "GIT_AUTHOR_EMAIL": email, "GIT_AUTHOR_DATE": self.date,
+            "GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email, "GIT_COMMITTER_DATE": self.date,
+        }
+        speed = ["-c", "core.compression=0", "-c", "gc.auto=0", "-c", "core.safecrlf=false"]
+        return run(["git", *speed, *words], cwd=self.top, env=settings, log=log).stdout
+
+    def begin(self, message: str, log: Path | None = None) -> None:
+        """What is in the folder, as the first commit, tagged `base`."""
+        self("init", "-q", "--template=", "-b", "series")
+        self("add", "-A", "-f", log=log)
+        self("commit", "-q", "--allow-empty", "-m", message, log=log)
+        self("tag", "base")
+
+    def add(self, kernel: Kernel, rendering: Rendering, log: Path | None = None) -> None:
+        """The commits of the series."""
+        for commit in rendering.commits:
+            for path, data in commit.files.items():
+                put(self.top, path, data, rendering.origin.get(path, kernel.source / path))
+            self("add", "-f", "--", *commit.files, log=log)
+            self("commit", "-q", "-s", "--cleanup=whitespace", "-m", commit.message, log=log)
 
 
 def put(top: Path, path: str, data: bytes, like: Path) -> None:
@@ -651,26 +647,16 @@ def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None 
            who: tuple[str, str] | None = None) -> list[Path]:
     """Write the patches for this tree to `out`; what was there stays if that fails. The user signs them, or `who`."""
     check_tree(kernel)
-    who, when = who or identity(), date()
+    who = who or identity()
     rendering = rendering or render(kernel)
-    out = out or kernel.build / "series"
     with tempfile.TemporaryDirectory(prefix="render-") as tmp:
-        git = Git(Path(tmp) / "repository", who, when)
+        git = Git(Path(tmp) / "repository", who)
         git.top.mkdir()
-        git("init", "-q", "--template=", "-b", "series")
-        for path in sorted({path for commit in rendering.commits for path in commit.files}):
+        for path in rendering.files():
             if (kernel.source / path).exists():
                 put(git.top, path, (kernel.source / path).read_bytes(), kernel.source / path)
-        git("add", "-A", "-f")
-        git("commit", "-q", "--allow-empty", "-m", "base")
-        git("tag", "base")
-        for commit in rendering.commits:
-            for path, data in commit.files.items():
-                put(git.top, path, data, rendering.origin.get(path, kernel.source / path))
-            git("add", "-A", "-f")
-            message = Path(tmp) / "message"
-            message.write_text(commit.message)
-            git("commit", "-q", "-s", "--cleanup=whitespace", "-F", message)
+        git.begin("base")
+        git.add(kernel, rendering)
         cover = ROOT / "series" / "cover"
         letter = []
         if cover.exists():
@@ -679,7 +665,7 @@ def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None 
         patches = Path(tmp) / "patches"
         git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--numbered", "--no-renames",
             *letter, "-o", patches, "base..series")
-        return replace(sorted(patches.iterdir()), out)
+        return replace(sorted(patches.iterdir()), out or kernel.build / "series")
 
 
 def replace(patches: list[Path], out: Path) -> list[Path]:
@@ -695,42 +681,28 @@ def replace(patches: list[Path], out: Path) -> list[Path]:
 
 def tree(kernel: Kernel) -> Path:
     """A git repository of the whole kernel with the series on top of its pristine source, in kernel.build."""
-    patches = [patch for patch in series(kernel) if not patch.name.startswith("0000-")]
-    who, when = identity(), date()
+    rendering = render(kernel)
+    series(kernel, rendering=rendering)
     place = kernel.build / "tree"
     log = kernel.build / "tree.log"
     log.unlink(missing_ok=True)
     stamp = source_stamp(kernel)
-    git = Git(place, who, when)
+    git = Git(place, identity())
     if place.exists():
         refuse_own_work(git)
     if stamp and place.exists() and git("config", "lab.source").strip() == stamp:
         git("reset", "-q", "--hard", "base", log=log)
     else:
-        git = Git(kernel.build / "tree.new", who, when)
+        git = Git(kernel.build / "tree.new", identity())
         import_source(kernel, git, log)
         git("config", "lab.source", stamp)
-    say(f"applying {len(patches)} patches")
-    try:
-        git("am", "-q", "--committer-date-is-author-date", *patches, log=log)
-    except LabError:
-        if git.top == place:
-            git("am", "--abort")
-            git("reset", "-q", "--hard", "rendered")
-        raise
+    say(f"applying {len(rendering.commits)} patches")
+    git.add(kernel, rendering, log)
     git("tag", "-f", "rendered")
     if git.top != place:
         shutil.rmtree(place, ignore_errors=True)
         git.top.rename(place)
     return place
-
-
-def source_stamp(kernel: Kernel) -> str:
-    """Tells one state of the source from another; empty if that can't be told."""
-    if is_git(kernel):
-        return git_source(kernel, "rev-parse", "HEAD").strip()
-    stamp = kernel.cache / "stock.from"
-    return stamp.read_text().strip() if kernel.source == kernel.cache / "stock" and stamp.exists() else ""
 
 
 def refuse_own_work(git: Git) -> None:
@@ -750,10 +722,7 @@ def import_source(kernel: Kernel, git: Git, log: Path) -> None:
     else:
         run(["cp", "-a", "--reflink=auto", f"{kernel.source}/.", git.top])
     say("adding it to git, which takes a minute or two")
-    git("init", "-q", "--template=", "-b", "series")
-    git("add", "-A", "-f", log=log)
-    git("commit", "-q", "-m", f"Linux {kernel.version}", log=log)
-    git("tag", "base")
+    git.begin(f"Linux {kernel.version}", log)
 
 
 def parser() -> argparse.ArgumentParser:
