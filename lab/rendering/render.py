@@ -312,8 +312,6 @@ def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
         source.write_bytes(old.encode(errors="surrogateescape"))
         command: list[str | Path] = ["spatch", "--sp-file", rule_file, source, "-o", result, "--no-includes",
                                      "--show-dependencies", "--smpl-spacing"]
-        macros = ROOT / "series" / "macros.h"
-        command += ["--macro-file", macros] if macros.exists() else []
         try:
             # Not run(): what spatch says of the rules comes on one stream, its complaints on the other.
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SPATCH_SECONDS)
