@@ -39,11 +39,6 @@ NOT_FOR_TOOLS = ("misc/minmax.cocci",)  # their reports would have programs use 
 LICENSED = (".c", ".h", ".py", ".sh", ".config", ".rst", ".cocci", ".toml")
 
 
-def of(kernel: Kernel, what: str) -> str:
-    """The name of a result."""
-    return f"{kernel.name} {what}"
-
-
 def no_lines(what: str, lines: Iterable[str]) -> None:
     """Fail with the lines unless there are none."""
     found = [line for line in lines if line.strip()]
@@ -123,7 +118,7 @@ def patches(kernel: Kernel, results: Results) -> None:
         for patch in render.series(kernel, Path(tmp), who=render.NOBODY):
             if patch.name.startswith("0000-"):
                 continue
-            with results.case(of(kernel, f"checkpatch {patch.stem}")):
+            with results.case(f"{kernel.name} checkpatch {patch.stem}"):
                 # The tree has no history in which to look for the commits that a message names.
                 options = ["--strict", "--terse", "--show-types", "--no-summary", "--ignore", "UNKNOWN_COMMIT_ID"]
                 done = call(["perl", "scripts/checkpatch.pl", *options, patch], cwd=kernel.source, check=False)
@@ -166,7 +161,7 @@ def compile_commits(kernel: Kernel, rendering: Rendering, results: Results) -> N
         old = [path for path in filter(in_kernel, rendering.files()) if (here.stock / path).exists()]
         texts = {path: (here.stock / path).read_bytes() for path in old}
         known = None
-        with results.case(of(kernel, "what the series touches compiles without it")):
+        with results.case(f"{kernel.name} what the series touches compiles without it"):
             here.lay({})
             (here.place / "objects/lab.log").unlink(missing_ok=True)
             here.configure("objects", base_config(kernel))
@@ -177,13 +172,13 @@ def compile_commits(kernel: Kernel, rendering: Rendering, results: Results) -> N
             texts |= {path: data for path, data in commit.files.items() if in_kernel(path)}
             here.lay(rendering.files(upto))
             found = None
-            with results.case(of(kernel, f"{commit.slug} compiles by itself")):
+            with results.case(f"{kernel.name} {commit.slug} compiles by itself"):
                 if any(Path(path).name.startswith("Kconfig") for path in commit.files):
                     here.configure("objects", base_config(kernel))
                 found = compile_objects(here, objects_of(commit.files, texts)) + compile_rest(here, commit)
             if found is None:  # what did not compile, did not warn
                 continue
-            with results.case(of(kernel, f"{commit.slug} has no new warning from sparse or W=1")):
+            with results.case(f"{kernel.name} {commit.slug} has no new warning from sparse or W=1"):
                 no_lines("warnings", (found - known).elements())
             known |= found
 
@@ -268,16 +263,16 @@ def coccicheck(kernel: Kernel, tree: Path, rendering: Rendering, results: Result
         outcomes = list(pool.map(check, rules))
     for rule, (why, _) in zip(rules, outcomes, strict=True):
         if why:
-            results.skip(of(kernel, f"coccicheck {rule.relative_to(tree)}"), why)
+            results.skip(f"{kernel.name} coccicheck {rule.relative_to(tree)}", why)
     ran = [lines for why, lines in outcomes if not why]
-    with results.case(of(kernel, f"coccicheck, {len(ran)} rules on {len(files)} new files")):
+    with results.case(f"{kernel.name} coccicheck, {len(ran)} rules on {len(files)} new files"):
         assert ran, f"no rules in {tree / 'scripts/coccinelle'}"
         no_lines("reports", (line for lines in ran for line in lines))
 
 
 def semantic(kernel: Kernel, tree: Path, results: Results) -> None:
     """The lab's own rules: on all that the series touches or that could call into it."""
-    with results.case(of(kernel, f"{SEMANTIC.name} reports nothing on the series")):
+    with results.case(f"{kernel.name} {SEMANTIC.name} reports nothing on the series"):
         # Whoever could break one of its rules names one of these.
         names = r"\b(demotion_(gate|targets)_|establish_demotion_targets|__set_migration_target_nodes)"
         listed = call(["grep", "-rlE", "--include=*.c", names, "mm", "drivers", "kernel"], cwd=tree).stdout.split()
@@ -291,7 +286,7 @@ def semantic(kernel: Kernel, tree: Path, results: Results) -> None:
 def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results) -> None:
     """kernel-doc, the ABI files and MAINTAINERS, by the tree's own scripts."""
     new = list(rendering.origin)
-    with results.case(of(kernel, "kernel-doc")):
+    with results.case(f"{kernel.name} kernel-doc"):
         script = tree / "scripts/kernel-doc"
         strict = ["-Wall"] if "Wall" in script.resolve().read_text() else []
         # A file without any kernel-doc is worth a warning to it.
@@ -300,7 +295,7 @@ def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results
         done = call([script, "-none", *strict, *files], cwd=tree, check=False)
         no_lines("messages of kernel-doc", done.stdout.splitlines())
         assert not done.returncode, f"kernel-doc: exit status {done.returncode}"
-    with results.case(of(kernel, "ABI files")):
+    with results.case(f"{kernel.name} ABI files"):
         ours = [path for path in new if path.startswith("Documentation/ABI/")]
         assert ours, "the series adds no file to Documentation/ABI"
         scripts = ("scripts/get_abi.pl", "scripts/get_abi.py", "tools/docs/get_abi.py")
@@ -316,7 +311,7 @@ def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results
         for what in entries:
             shown = call([tree / checker, "search", f"^{re.escape(what)}$"], cwd=tree, check=False).stdout
             assert what in shown, f"{checker} does not find {what}; it says:\n{shown}"
-    with results.case(of(kernel, "get_maintainer finds the new files")):
+    with results.case(f"{kernel.name} get_maintainer finds the new files"):
         section = (ROOT / "MAINTAINERS").read_text().split("\n")[0]
         for path in new:
             command = ["perl", "scripts/get_maintainer.pl", "--no-git", "--no-git-fallback", "--rolestats", "-f", path]

@@ -143,7 +143,7 @@ def run(kernel: Kernel, results: Results) -> None:
     with lint.scratch(kernel) as here:
         here.lay(rendering.files())
         for case in cases(kernel):
-            with results.case(lint.of(kernel, case.name)):
+            with results.case(f"{kernel.name} {case.name}"):
                 try_case(here, case, touched)
 
 
