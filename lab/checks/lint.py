@@ -34,7 +34,7 @@ LINE = 120  # in Python; the kernel's own limits are checkpatch's
 EXTRA = "CONFIG_KUNIT=y\nCONFIG_DEMOTION_GATE_KUNIT_TEST=y\n"
 # Unfinished work, and paths of one machine; the guest's own home is on none.
 LEFT = re.compile(r"(?:#|//|\*)\s*(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b|/ho[m]e/|/ro[o]t/(?!\.shrc)")
-NOT_MISSPELT = "nd,ser,upto"  # of ours and the kernel's, which codespell takes for misspelt ones
+SPELT_SO = "nd,ser,upto"  # of ours and the kernel's, which codespell takes for misspelt ones
 NOT_FOR_TOOLS = ("misc/minmax.cocci",)  # their reports would have programs use what only the kernel has
 LICENSED = (".c", ".h", ".py", ".sh", ".config", ".rst", ".cocci", ".toml")
 
@@ -337,7 +337,7 @@ def repository(results: Results) -> None:
     python = [file for file in files if file.suffix == ".py"]
     texts = {str(file.relative_to(ROOT)): file.read_text(errors="replace") for file in files}
     with results.case("codespell"):
-        done = call(["codespell", "--quiet-level=3", f"--ignore-words-list={NOT_MISSPELT}", *texts], cwd=ROOT, check=False)
+        done = call(["codespell", "--quiet-level=3", f"--ignore-words-list={SPELT_SO}", *texts], cwd=ROOT, check=False)
         no_lines("misspellings", done.stdout.splitlines())
     with results.case("the lab's Python compiles"), tempfile.TemporaryDirectory(prefix="lint-") as tmp:
         env = {"PYTHONPYCACHEPREFIX": tmp, "PYTHONDONTWRITEBYTECODE": "", "PYTHONWARNINGS": "error"}
