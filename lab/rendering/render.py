@@ -425,16 +425,22 @@ def restore(edit: Edit, tree: Tree, old: str, new: str, chunks: list[Chunk]) -> 
     source, lines = old.splitlines(), new.splitlines()
     theirs = {"".join(line.split()) for line in source}
     written: Counter[str] = Counter()
+    put: dict[int, tuple[int, list[str]]] = {}  # first line: one past the last, what to write there
+    taken: set[int] = set()
     # The longest first, for the lines of a short one may stand in it.
     for chunk in sorted((chunk for chunk in chunks if chunk.sign == "+"), key=lambda chunk: -len(chunk.lines)):
         found = [(first, past, own) for first, past, own in places(chunk, lines)
-                 if not theirs.issuperset("".join(line.split()) for line in lines[first:past] if line.strip())]
+                 if taken.isdisjoint(range(first, past))
+                 and not theirs.issuperset("".join(line.split()) for line in lines[first:past] if line.strip())]
         if len(found) > 1 and any(line.startswith("}") for line in chunk.lines):
             raise edit.error(tree, rule=chunk.rule, expected="one match, for it adds a definition",
                              found=f"{len(found)} matches", do="name a statement that tells the places apart")
-        for first, past, own in reversed(found):  # from behind, so that the numbers of the other places stay true
-            lines[first:past] = own
-            written.update(own)
+        for first, past, own in found:
+            taken.update(range(first, past))
+            put[first] = past, own
+    for first, (past, own) in sorted(put.items(), reverse=True):  # so that the numbers of the others stay true
+        lines[first:past] = own
+        written.update(own)
     known = set(source)
     lines = tidy([line if line in known else line.rstrip() for line in lines], source)
     if found_foreign := unexplained(source, lines, written, chunks):

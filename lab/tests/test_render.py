@@ -229,6 +229,56 @@ expression E;
         "static void fill(void)", "void fill_now(void)")
 
 
+def test_blank_lines_are_those_of_the_place(repo: Path, kernel: Kernel) -> None:
+    """Whatever spatch puts around what it adds: those of the source, on the side on which it does not hang."""
+    source = MIGRATE.replace("	return target;\n", "\n	return target;\n")
+    write(kernel.source, {"mm/migrate.c": source})
+    text = edited(repo, kernel, """\
+@before@
+@@
+ next(...) {
+ ...
++	check();
+ return target;
+ }
+
+@behind@
+@@
+ drop(...) {
+ one();
++	also();
+ ...
+ }
+""")
+    assert text == source.replace("	return target;\n", "	check();\n	return target;\n").replace(
+        "	one();\n\n", "	one();\n	also();\n\n")
+
+
+def test_rules_with_a_line_in_common_keep_their_blank_lines(repo: Path, kernel: Kernel) -> None:
+    text = edited(repo, kernel, """\
+@both@
+@@
+ next(...) {
+ ...
+-target = node_demotion[node];
++target = ask(node);
++
++check();
+ return target;
+ }
+
+@one_of_them@
+@@
+ fill(...) {
+ ...
++check();
+ if (...) lone();
+ }
+""")
+    assert text == MIGRATE.replace("	target = node_demotion[node];\n", "	target = ask(node);\n\n	check();\n").replace(
+        "	if (node)\n", "	check();\n	if (node)\n")
+
+
 def test_array_entry_and_include(repo: Path, kernel: Kernel) -> None:
     text = edited(repo, kernel, """\
 @header@
