@@ -15,7 +15,7 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-LIBRARIES = ("matplotlib", "numpy", "rich", "scipy")
+LIBRARIES = ("jinja2", "matplotlib", "numpy", "rich", "scipy")
 
 
 class Nothing(ModuleType):

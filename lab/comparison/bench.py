@@ -12,8 +12,10 @@ which each boot's numbers are appended when it ends. A run that was stopped goes
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
+import math
 import os
 import platform
 import random
@@ -25,6 +27,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from lab.common import ROOT, SEED, LabError, console, count, launch, say
 from lab.comparison import report, stats
@@ -38,7 +41,6 @@ from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
 
 TRACE = "debug"  # the kernel variant that counts and does not time
-GATED = ("auto", "always", "never")
 FULL = ("stock", "stock2", "auto", "auto2", "always", "never")
 THREE = ("stock", "auto", "always")
 
@@ -65,16 +67,10 @@ DESIGNS = {
 }
 
 
-def lkp(design: Design) -> Design:
-    """The shape of the 0-day robot's original report: two sockets, nr_threads 10 %, 60 s, class os, test memhotplug.
-
-    The class is where the robot files the test; with a test named, it runs that one alone.
-    """
-    parts = (Part("two-socket", ("memhotplug",), THREE, blocks=3),)
-    return replace(design, name=f"{design.name}-lkp", parts=parts, stress_seconds=60, stress_workers="10%")
-
-
-SHAPES = {"lkp": lkp}
+# The 0-day robot's original report: two sockets, nr_threads 10 %, 60 s, class os, test memhotplug. The class is where
+# it files the test; with a test named, it runs that one alone.
+LKP = {"parts": (Part("two-socket", ("memhotplug",), THREE, blocks=3),), "stress_seconds": 60, "stress_workers": "10%"}
+SHAPES: dict[str, dict[str, Any]] = {"lkp": LKP}
 
 
 # What is done in a boot
@@ -138,14 +134,6 @@ def memhotplug(slot: Slot) -> None:
     slot.add("ops_per_sec", float(found[3]))
 
 
-def memory(slot: Slot) -> None:
-    toggle(slot, "memory", slot.design.memory_cycles)
-
-
-def cpu(slot: Slot) -> None:
-    toggle(slot, "cpu", slot.design.cpu_cycles)
-
-
 def smt(slot: Slot) -> None:
     """All but one CPU offlined one after another, then onlined again; beside the single events, the whole switch."""
     toggle(slot, "smt", slot.design.smt_cycles, timeout=300)
@@ -156,20 +144,22 @@ def smt(slot: Slot) -> None:
                 slot.add(f"switch_{action}_ms", sum(row[5] for row in events), cycle=cycle)
 
 
+SUSPEND = {  # metric: from which message of the kernel's, to which
+    "suspend_ms": ("PM: suspend entry", "PM: suspend exit"),
+    "cpus_off_ms": ("Disabling non-boot CPUs", r"CPU \d+ is now offline"),
+    "cpus_on_ms": ("Enabling non-boot CPUs", r"CPU\d+ is up"),
+}
+
+
 def suspend_times(log: str) -> dict[str, float]:
     """Milliseconds, from the kernel's own messages, of one pm_test=processors cycle."""
-    at: dict[str, float] = {}
-    marks = {
-        "entry": r"PM: suspend entry", "off": r"Disabling non-boot CPUs", "on": r"Enabling non-boot CPUs",
-        "up": r"CPU\d+ is up", "exit": r"PM: suspend exit", "down": r"CPU \d+ is now offline",
+
+    def last(mark: str) -> list[float]:
+        return [1000 * float(at) for at in re.findall(rf"^(?:<\d+>)?\[\s*(\d+\.\d+)\].*{mark}", log, re.M)][-1:]
+
+    return {
+        metric: end - start for metric, marks in SUSPEND.items() for start, end in zip(*(last(mark) for mark in marks))
     }
-    for line in log.splitlines():
-        stamp = re.match(r"(?:<\d+>)?\[\s*(\d+\.\d+)\]", line)
-        for name, mark in marks.items():
-            if stamp and re.search(mark, line):
-                at[name] = 1000 * float(stamp[1])
-    spans = {"suspend_ms": ("entry", "exit"), "cpus_off_ms": ("off", "down"), "cpus_on_ms": ("on", "up")}
-    return {name: at[end] - at[start] for name, (start, end) in spans.items() if start in at and end in at}
 
 
 def suspend(slot: Slot) -> None:
@@ -182,52 +172,48 @@ def suspend(slot: Slot) -> None:
             slot.add(metric, value, cycle=cycle)
 
 
-# In the guest, no program is started between two samples: only the shell's own words, so that ten a second are cheap.
-# A sample in which the node came or went would show a gate that does not fit the nodes.
-SAMPLER = f"""
-sample() {{
-    while [ -e /tmp/sampling ]; do
-        read up _ </proc/uptime; read mem </sys/devices/system/node/has_memory
+# Only the shell's own words, and only while nothing changes: a sample taken in the middle of a write would show a gate
+# that does not fit the nodes.
+LOOK = f"""
+look() {{
+    for _ in 1 2 3; do
+        usleep 100000 2>/dev/null || sleep 0.1
+        read up _ </proc/uptime; read nodes </sys/devices/system/node/has_memory
         open=; rebuilds=
         [ -e {gate.SYSFS}/open ] && read open <{gate.SYSFS}/open
         [ -e {gate.DEBUGFS}/rebuilds ] && read rebuilds <{gate.DEBUGFS}/rebuilds
-        read again </sys/devices/system/node/has_memory
-        [ "$mem" = "$again" ] || continue
-        echo "$up,$mem,$open,$rebuilds"
-        usleep 50000 2>/dev/null || sleep 0.05
+        echo "seen,$up,$nodes,$open,$rebuilds"
     done
 }}
-: >/tmp/sampling
-sample >/tmp/samples 2>/dev/null </dev/null &
+look
 """
 
 
 def node(slot: Slot) -> None:
-    """Node 1 has one block of memory, in a DIMM: when it goes, the node's last goes; when it comes, the first comes."""
-    slot.sh(SAMPLER)
-    start = float(slot.sh("read up _ </proc/uptime; echo $up"))
-    time.sleep(0.3)
+    """Node 1 has one block of memory, in a DIMM: when it goes, the node's last goes; when it comes, the first comes.
+
+    First by single writes, each looked at when it is over, for the picture; then in cycles, for the times.
+    """
+    text = slot.sh(LOOK)
     dimm = slot.guest.plug(slot.guest.block_size())
     block = slot.sh("cd /sys/devices/system/node/node1 && echo memory*").strip().removeprefix("memory")
-    time.sleep(0.3)
+    write = f">/sys/devices/system/memory/memory{block}/state; look;"
+    text += slot.sh(LOOK + f"for _ in 1 2; do echo offline {write} echo online_movable {write} done")
     toggle(slot, "memory", slot.design.node_cycles, block=block)
-    time.sleep(0.3)
     slot.guest.unplug(dimm)
-    time.sleep(0.3)
-    text = slot.sh("rm /tmp/sampling; sleep 0.3; cat /tmp/samples")
-    for line in text.splitlines():
-        fields = line.strip().split(",")
-        if len(fields) != 4 or not fields[0]:
-            continue
-        at = float(fields[0]) - start
-        slot.add("seen_nodes_count", 2 if fields[1] == "0-1" else 1, at=at)
-        for metric, value in (("seen_open_count", fields[2]), ("seen_rebuilds_count", fields[3])):
+    seen = [line.strip().split(",") for line in text.splitlines() if line.startswith("seen,")]
+    for _, up, nodes, *rest in seen:
+        at = float(up) - float(seen[0][1])
+        slot.add("seen_nodes_count", 2 if nodes == "0-1" else 1, at=at)
+        for metric, value in zip(("seen_open_count", "seen_rebuilds_count"), rest):
             if value:
                 slot.add(metric, float(value), at=at)
 
 
 SCENARIOS: dict[str, Callable[[Slot], None]] = {
-    "memhotplug": memhotplug, "memory": memory, "cpu": cpu, "smt": smt, "suspend": suspend, "node": node,
+    "memhotplug": memhotplug, "smt": smt, "suspend": suspend, "node": node,
+    "memory": lambda slot: toggle(slot, "memory", slot.design.memory_cycles),
+    "cpu": lambda slot: toggle(slot, "cpu", slot.design.cpu_cycles),
 }
 
 
@@ -284,7 +270,7 @@ def plan_boots(design: Design, seed: int) -> list[Boot]:
         rng.shuffle(parts)
         for index in parts:  # a block's boots of one part stay together: they share the host's mood
             arms = design.parts[index].arms
-            group = [(index, "stock", (arm,)) for arm in arms if kind_of(arm) == "stock"]
+            group = [(index, "stock", tuple([arm])) for arm in arms if kind_of(arm) == "stock"]
             gated = tuple(arm for arm in arms if kind_of(arm) == "series")
             if gated:
                 group.append((index, "series", gated))
@@ -335,7 +321,7 @@ def measure(image: Path, design: Design, boot: Boot, log: Path) -> tuple[list[Ro
                 for name, count in gate.grown(guest, before).items():
                     slot.add(f"{name}_count", count)
             keep(arm, place, scenario, slot.rows)
-        command = [str(word) for word in guest.process.args]
+        command = [str(word) for word in guest.process.args]  # type: ignore[union-attr]  # it is a list
     keep(boot.arms[0], 0, "boot", [(DONE, 0, "", 0.0, OK, 1.0)])
     return rows, command
 
@@ -343,24 +329,13 @@ def measure(image: Path, design: Design, boot: Boot, log: Path) -> tuple[list[Ro
 # The run
 
 
-def digest(image: Path) -> str:
-    return hashlib.sha256(image.read_bytes()).hexdigest()
-
-
-def config_of(image: Path) -> Path | None:
-    """The configuration of the object folder that an image lies in."""
-    return next((file for folder in image.parents if (file := folder / ".config").exists()), None)
-
-
 def environment(kernel: str) -> dict[str, str]:
     """What a reader needs to judge or repeat the numbers."""
 
     def first(*command: str) -> str:
-        try:
-            text = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True).stdout
-        except (OSError, subprocess.CalledProcessError):
-            return "unknown"
-        return (text.splitlines() or ["unknown"])[0].strip()
+        with contextlib.suppress(OSError, subprocess.CalledProcessError):
+            return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, cwd=ROOT).partition("\n")[0]
+        return "unknown"
 
     cpu_model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     return {
@@ -381,7 +356,7 @@ def make_plan(kernel: Kernel, design: Design, seed: int, images: dict[str, Path]
         "design": asdict(design),
         "seed": seed,
         "kernel": {"name": kernel.name, "version": kernel.version, "keeper": kernel.keeper},
-        "digests": {name: digest(image) for name, image in images.items()},
+        "digests": {name: hashlib.sha256(image.read_bytes()).hexdigest() for name, image in images.items()},
         "boots": [asdict(boot) for boot in plan_boots(design, seed)],
         "environment": environment(f"{kernel.name} ({kernel.version})"),
         "commands": {},
@@ -391,8 +366,8 @@ def make_plan(kernel: Kernel, design: Design, seed: int, images: dict[str, Path]
 
 def unfinished(out: Path) -> bool:
     """Was a run begun here that has boots left?"""
-    plan = load_plan(out)
-    return bool(plan) and len({row.boot for row in stats.read_rows(out / DATA)}) < len(plan["boots"])
+    done = {row.boot for row in stats.read_rows(out / DATA)}
+    return (plan := load_plan(out)) is not None and len(done) < len(plan["boots"])
 
 
 def same_run(plan: dict, wanted: dict) -> bool:
@@ -411,27 +386,9 @@ def images_of(kernel: Kernel, design: Design) -> dict[str, Path]:
     return {image_name(kind, variant): build.image(kernel, kind, variant) for kind, variant in built}
 
 
-def nominal(design: Design, boot: Boot) -> float:
-    """About how long a boot takes, in arbitrary seconds: only the ratios matter, the pace is measured."""
-    part = design.parts[boot.part]
-    cpus = part.cpus or 4
-    cost = {
-        "memhotplug": design.stress_seconds + 0.5, "memory": design.memory_cycles / 20, "cpu": design.cpu_cycles / 10,
-        "smt": design.smt_cycles * cpus / 5, "suspend": design.suspend_cycles, "node": 4,
-    }
-    return 4 + cpus / 4 + len(boot.arms) * part.rounds * sum(cost[name] for name in part.scenarios)
-
-
-def clock(seconds: float) -> str:
-    return f"{int(seconds) // 60} min {int(seconds) % 60:02d} s" if seconds >= 60 else f"{int(seconds)} s"
-
-
-def run(kernel: Kernel, design: Design, out: Path, *, seed: int = SEED) -> Path:
-    """Measure what is missing of the run in `out`; returns its data.csv."""
-    images = images_of(kernel, design)
+def begin(out: Path, wanted: dict, images: dict[str, Path]) -> tuple[dict, set[int]]:
+    """The plan of the run in `out`, made if it is new, and the boots that are done."""
     out.mkdir(parents=True, exist_ok=True)
-    data = out / DATA
-    wanted = make_plan(kernel, design, seed, images)
     plan = load_plan(out)
     if plan and not same_run(plan, wanted):
         raise LabError(
@@ -443,47 +400,48 @@ def run(kernel: Kernel, design: Design, out: Path, *, seed: int = SEED) -> Path:
         plan = wanted
         write_plan(out, plan)
     for kind, image in images.items():
-        if config := config_of(image):
+        if config := next((file for folder in image.parents if (file := folder / ".config").exists()), None):
             shutil.copyfile(config, out / f"config-{kind}")
+    data = out / DATA
     kept = stats.read_rows(data)
-    done = {row.boot for row in kept}
     if data.exists():  # drop what a stopped boot may have left
         fresh = data.with_suffix(".new")
         fresh.unlink(missing_ok=True)
         stats.write_rows(fresh, kept)
         fresh.rename(data)
+    return plan, {row.boot for row in kept}
+
+
+def run(kernel: Kernel, design: Design, out: Path, *, seed: int = SEED) -> Path:
+    """Measure what is missing of the run in `out`; returns its data.csv."""
+    images = images_of(kernel, design)
+    plan, done = begin(out, make_plan(kernel, design, seed, images), images)
     boots = plan_boots(design, seed)
     missing = [boot for boot in boots if boot.index not in done]
     if done and missing:
         say(f"going on with {out}: {len(done)} of {len(boots)} boots are done")
-    spent = expected = 0.0
+    took: dict[tuple[int, str], float] = {}  # the seconds of the latest boot of a kind
     for boot in missing:
         part = design.parts[boot.part]
         kind = image_name(boot.image, part.variant)
-        left = sum(nominal(design, each) for each in boots if each.index >= boot.index and each.index not in done)
-        pace = spent / expected if expected else 1.0
+        left = [took.get((each.part, each.image), math.nan) for each in missing if each.index >= boot.index]
+        about = "" if math.isnan(sum(left)) else f", about {math.ceil(sum(left) / 60)} min left"
         what = (
             f"boot {boot.index + 1} of {len(boots)}: {part.name}, block {boot.block + 1} of {part.blocks}, {kind}"
-            f" ({', '.join(part.scenarios)}; {', '.join(boot.arms)}), about {clock(left * pace)} left"
+            f" ({', '.join(part.scenarios)}; {', '.join(boot.arms)}){about}"
         )
         began = time.monotonic()
         log = out / "logs" / f"boot-{boot.index:03d}-{part.name.replace('/', '-')}-{kind}.log"
         log.parent.mkdir(exist_ok=True)
-        if console.is_terminal:
-            with console.status(what):
-                rows, command = measure(images[kind], design, boot, log)
-        else:
+        if not console.is_terminal:
             say(what)
+        with console.status(what):  # nothing, if this is no terminal
             rows, command = measure(images[kind], design, boot, log)
-        stats.write_rows(data, rows)
-        done.add(boot.index)
-        spent += time.monotonic() - began
-        expected += nominal(design, boot)
-        key = f"{part.name} {kind}"
-        if key not in plan["commands"]:
-            plan["commands"][key] = command
+        stats.write_rows(out / DATA, rows)
+        took[boot.part, boot.image] = time.monotonic() - began
+        if plan["commands"].setdefault(f"{part.name} {kind}", command) is command:
             write_plan(out, plan)
-    return data
+    return out / DATA
 
 
 def choose(
@@ -491,7 +449,7 @@ def choose(
 ) -> Design:
     """The design, cut down to what was asked for, or with what it lacks taken from the default design."""
     if shape:
-        design = SHAPES[shape](design)
+        design = replace(design, name=f"{design.name}-{shape}", **SHAPES[shape])
     if not scenarios:
         cut = list(design.parts)
     else:

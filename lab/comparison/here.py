@@ -13,6 +13,7 @@ import contextlib
 import functools
 import os
 import platform
+import re
 import subprocess
 import time
 from collections.abc import Iterable, Sequence
@@ -97,66 +98,70 @@ SNAPSHOT = f"""
 """
 
 
+def _untouched(machine: Guest, before: str, what: str) -> None:
+    expect(f"policy, CPUs, blocks, console and notes after {what}", before, machine.sh(SNAPSHOT).text)
+
+
+def _start(machine: Guest, words: str) -> str:
+    return machine.sh(f"sh /bin/here.sh --yes {words}", check=False, timeout=120).text
+
+
+def _killed(machine: Guest, before: str) -> None:
+    """A kill -9 leaves a CPU off, the next run says what to do, and that puts it back."""
+    kill = (
+        "sh /bin/here.sh --yes --rounds 500 --scenarios cpu >/dev/null 2>&1 & sleep 2.{}; kill -9 $!;"
+        " killall -9 toggle; cat /sys/devices/system/cpu/online"
+    )
+    for attempt in range(20):  # until one is killed while its CPU is off
+        left = machine.sh(kill.format(attempt), check=False).text.split()[-1]
+        again = _start(machine, "")
+        assert "--restore" in again, again
+        machine.sh("sh /bin/here.sh --restore 2>&1", timeout=120)
+        _untouched(machine, before, "--restore")
+        if left != "0-3":
+            return
+    raise AssertionError("20 kills, and never one while a CPU was off")
+
+
 def prove(results: Results, kernel: Kernel) -> None:
     """That the live comparison leaves a machine as it found it, however it ends: tried in a guest."""
     logs = kernel.build / "check"
-
-    def untouched(machine: Guest, before: str, what: str) -> None:
-        expect(f"policy, CPUs, blocks, console and notes after {what}", before, machine.sh(SNAPSHOT).text)
-
-    def start(machine: Guest, words: str) -> str:
-        return machine.sh(f"sh /bin/here.sh --yes {words}", check=False, timeout=120).text
-
+    endless = "sh /bin/here.sh --yes --rounds 500; echo status $?"
+    ends = [  # what happens, the script, what it must say
+        ("nothing is touched without a yes", "echo n | sh /bin/here.sh --rounds 2 2>&1",
+         "(?s)take CPU 3.*nothing was touched"),
+        *((f"SIG{signal}", f"timeout -s {signal} 3 {endless}", r"(?s)(?!.*status 0).*as they were")
+          for signal in ("INT", "TERM", "HUP")),
+        ("an error in the middle", f"(sleep 3; mv /bin/toggle /bin/away) & {endless}; mv /bin/away /bin/toggle",
+         "status 1"),
+    ]  # fmt: skip
     with boot(build.image(kernel, "series"), "one", log=logs / "here-series.console") as machine:
         machine.put("/bin/here.sh", SCRIPT.read_bytes())
         gate.set_policy(machine, "always")
         machine.sh("dmesg -n 4")
         before = machine.sh(SNAPSHOT).text
         with results.case(f"{kernel.name} here: a whole run"):
-            said = start(machine, "--rounds 2 --cycles 3")
+            said = _start(machine, "--rounds 2 --cycles 3")
             rows = finished(parse(said.splitlines()), ("auto", "always", "never", "auto2"), ("cpu", "memory"))
             assert len({row.block for row in rows}) == 2, said
-            untouched(machine, before, "a whole run")
-        with results.case(f"{kernel.name} here: nothing is touched without a yes"):
-            said = machine.sh("echo n | sh /bin/here.sh --rounds 2 2>&1", check=False).text
-            assert "nothing was touched" in said and "take CPU 3" in said, said
-            untouched(machine, before, "no")
-        for signal in ("INT", "TERM", "HUP"):
-            with results.case(f"{kernel.name} here: SIG{signal}"):
-                script = f"timeout -s {signal} 3 sh /bin/here.sh --yes --rounds 500; echo status $?"
-                said = machine.sh(script, timeout=120).text
-                assert "as they were" in said and "status 0" not in said, said
-                untouched(machine, before, f"SIG{signal}")
-        with results.case(f"{kernel.name} here: an error in the middle"):
-            script = "(sleep 3; mv /bin/toggle /bin/away) & sh /bin/here.sh --yes --rounds 500; echo status $?"
-            said = machine.sh(f"{script}; mv /bin/away /bin/toggle", check=False, timeout=120).text
-            assert "status 1" in said, said
-            untouched(machine, before, "an error")
+            _untouched(machine, before, "a whole run")
+        for what, script, wanted in ends:
+            with results.case(f"{kernel.name} here: {what}"):
+                said = machine.sh(script, check=False, timeout=120).text
+                assert re.search(wanted, said), said
+                _untouched(machine, before, what)
         with results.case(f"{kernel.name} here: kill -9, then --restore"):
-            kill = (
-                "sh /bin/here.sh --yes --rounds 500 --scenarios cpu >/dev/null 2>&1 & sleep 2.{}; kill -9 $!;"
-                " killall -9 toggle; cat /sys/devices/system/cpu/online"
-            )
-            for attempt in range(20):  # until one is killed while its CPU is off
-                left = machine.sh(kill.format(attempt), check=False).text.split()[-1]
-                again = start(machine, "")
-                assert "--restore" in again, again
-                said = machine.sh("sh /bin/here.sh --restore 2>&1", timeout=120).text
-                untouched(machine, before, "--restore")
-                if left != "0-3":
-                    break
-            else:
-                raise AssertionError("20 kills, and never one while a CPU was off")
+            _killed(machine, before)
         with results.case(f"{kernel.name} here: what must not be touched is refused"):
             # CPU 0 has no switch; block 0 has one, but holds memory of the kernel that can't move.
             for words in ("--cpus 0", "--cpus 99", "--blocks 0", "--blocks 9999"):
-                said = start(machine, words)
+                said = _start(machine, words)
                 assert "round," not in said and ("can't be toggled" in said or "expected" in said), said
-                untouched(machine, before, words)
+                _untouched(machine, before, words)
     with boot(build.image(kernel, "stock"), "one", log=logs / "here-stock.console") as machine:
         machine.put("/bin/here.sh", SCRIPT.read_bytes())
         with results.case(f"{kernel.name} here: a kernel without the gate is refused"):
-            said = start(machine, "")
+            said = _start(machine, "")
             assert "does not have it" in said, said
 
 

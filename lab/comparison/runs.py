@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lab.comparison import stats
 
@@ -62,11 +63,12 @@ def load_plan(out: Path) -> dict | None:
 
 def design_of(plan: dict) -> Design:
     """The design a plan was made from."""
-    parts = tuple(
-        Part(**{**part, "scenarios": tuple(part["scenarios"]), "arms": tuple(part["arms"])})
-        for part in plan["design"]["parts"]
-    )
-    return Design(**{**plan["design"], "parts": parts})
+    made: dict[str, Any] = dict(plan["design"])
+    parts: list[dict[str, Any]] = made.pop("parts")
+    return Design(
+        **made, parts=tuple(Part(**{name: tuple(value) if isinstance(value, list) else value
+                                    for name, value in part.items()}) for part in parts),
+    )  # fmt: skip
 
 
 def write_plan(out: Path, plan: dict) -> None:

@@ -14,6 +14,7 @@ fixed before anything is measured. Noise can only make an interval wider, so it 
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 from collections import defaultdict
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_type_hints
 
 import numpy as np
 from scipy import stats
@@ -30,8 +31,7 @@ MARGIN = 0.10  # declared before measuring: ratios from 1/1.10 to 1.10 count as 
 CONFIDENCE = 0.95
 EQUIVALENCE_CONFIDENCE = 0.90  # two one-sided tests of 5 % each
 MIN_BLOCKS = 3  # with fewer, nothing is claimed
-EXACT_BLOCKS = 14  # up to here every sign flip is tried, from there on some
-RESAMPLES = 9999
+RESAMPLES = 9999  # with fewer sign flips every one is tried
 
 
 class Row(NamedTuple):
@@ -71,6 +71,7 @@ def read_rows(path: Path) -> list[Row]:
     """The rows of all boots that were finished; a torn or unfinished end is left out."""
     if not path.exists():
         return []
+    kinds = get_type_hints(Row).values()
     with path.open(newline="") as lines:
         table = csv.reader(lines)
         header = next(table, None)
@@ -78,14 +79,8 @@ def read_rows(path: Path) -> list[Row]:
             raise ValueError(f"{path}: not a table of measurements (its first line is {header})")
         rows = []
         for fields in table:
-            try:
-                block, boot, topology, image, arm, slot, scenario, metric, cycle, target, at, result, value = fields
-                rows.append(
-                    Row(int(block), int(boot), topology, image, arm, int(slot), scenario, metric, int(cycle), target,
-                        float(at), result, float(value))
-                )
-            except ValueError:
-                continue  # torn by a kill; its boot has no DONE row either
+            with contextlib.suppress(ValueError):  # torn by a kill; its boot has no DONE row either
+                rows.append(Row(*(kind(field) for kind, field in zip(kinds, fields, strict=True))))
     done = {row.boot for row in rows if row.metric == DONE}
     return [row for row in rows if row.boot in done]
 
@@ -124,15 +119,15 @@ def by_boot(rows: Iterable[Row], key: Key, arm: str) -> dict[tuple[int, int], li
 
 def medians(rows: Iterable[Row], key: Key, arm: str) -> dict[int, float]:
     """block -> the median of its boot (the geometric mean of the medians, if an arm has several boots in a block)."""
-    logs: dict[int, list[float]] = defaultdict(list)
+    middles: dict[int, list[float]] = defaultdict(list)
     for (block, _), values in by_boot(rows, key, arm).items():
-        middle = float(np.median(values))
-        if middle > 0:
-            logs[block].append(math.log(middle))
-    return {block: math.exp(float(np.mean(each))) for block, each in sorted(logs.items())}
+        middles[block].append(float(np.median(values)))
+    return {block: float(stats.gmean(each)) if all(each) else 0.0 for block, each in sorted(middles.items())}
 
 
-class Verdict(StrEnum):
+class Finding(StrEnum):
+    """What a comparison found."""
+
     EQUIVALENT = "equivalent"
     SMALL = "differs, but by less than the margin"
     DIFFERS = "differs"
@@ -140,11 +135,11 @@ class Verdict(StrEnum):
 
     @property
     def equivalent(self) -> bool:
-        return self in (Verdict.EQUIVALENT, Verdict.SMALL)
+        return self in (Finding.EQUIVALENT, Finding.SMALL)
 
     @property
     def differs(self) -> bool:
-        return self in (Verdict.DIFFERS, Verdict.SMALL)
+        return self in (Finding.DIFFERS, Finding.SMALL)
 
 
 @dataclass(frozen=True)
@@ -152,6 +147,7 @@ class Comparison:
     """new against base. All ratios are new/base."""
 
     blocks: int
+    left_out: int  # boots whose figure is 0, which no ratio can have: stress-ng that did nothing
     base: float  # median of the boots' medians
     new: float
     base_spread: float  # standard deviation of the boots' medians, in per cent
@@ -159,15 +155,14 @@ class Comparison:
     ratio: float
     low: float  # the 95 % interval
     high: float
-    inner: tuple[float, float]  # the 90 % interval that equivalence is decided by
     p: float
     p_floor: float  # the smallest p that so many blocks can give
     margin: float
-    verdict: Verdict
+    finding: Finding
 
 
 def spread(values: Sequence[float]) -> float:
-    return 100 * float(np.std(values, ddof=1)) / float(np.mean(values)) if len(values) > 1 else math.nan
+    return 100 * float(np.std(values, ddof=1)) / float(np.mean(values)) if len(values) > 1 and any(values) else math.nan
 
 
 def mean_interval(logs: np.ndarray, confidence: float) -> tuple[float, float]:
@@ -178,29 +173,22 @@ def mean_interval(logs: np.ndarray, confidence: float) -> tuple[float, float]:
 
 
 def sign_flip(logs: np.ndarray, seed: int = 0) -> tuple[float, float]:
-    """Two-sided p of 'the arms could be swapped in any block', and the smallest p there could be."""
-    n = len(logs)
-    if n <= EXACT_BLOCKS:
-        signs = 1 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
-        extra = 0
-    else:
-        signs = np.random.default_rng(seed).choice([-1, 1], size=(RESAMPLES, n))
-        extra = 1  # the order that was observed is one of those that could have been
-    sums = np.abs(signs @ logs)
-    hits = int(np.count_nonzero(sums >= abs(logs.sum()) * (1 - 1e-12))) + extra
-    total = len(signs) + extra
-    return hits / total, min(1.0, max(2, extra) / total)
-
-
-def _ratios(interval: tuple[float, float]) -> tuple[float, float]:
-    return tuple(math.exp(min(end, 700.0)) for end in interval)  # type: ignore[return-value]
+    """Two-sided p of 'the arms could be swapped in any block', and its floor: the least p there could be."""
+    floor = 2 / min(2 ** len(logs), RESAMPLES + 1)
+    if len(logs) < 2:
+        return 1.0, floor
+    tried = stats.permutation_test(
+        (logs,), np.sum, permutation_type="samples", vectorized=True, n_resamples=RESAMPLES, random_state=seed
+    )
+    return float(tried.pvalue), floor
 
 
 def compare(
     base: Mapping[int, float], new: Mapping[int, float], *, margin: float = MARGIN, seed: int = 0
 ) -> Comparison | None:
-    """Pair two arms in the blocks that have both; None if there is no such block."""
-    blocks = sorted(base.keys() & new.keys())
+    """Pair two arms in the blocks that have both, and neither is 0; None if there is no such block."""
+    both = sorted(base.keys() & new.keys())
+    blocks = [block for block in both if base[block] and new[block]]
     if not blocks:
         return None
     logs = np.array([math.log(new[block] / base[block]) for block in blocks])
@@ -210,27 +198,22 @@ def compare(
     enough = len(blocks) >= MIN_BLOCKS
     same = enough and -edge < inner[0] and inner[1] < edge
     apart = enough and (outer[0] > 0 or outer[1] < 0)
-    verdict = {
-        (True, False): Verdict.EQUIVALENT,
-        (True, True): Verdict.SMALL,
-        (False, True): Verdict.DIFFERS,
-        (False, False): Verdict.NOISY,
-    }[(same, apart)]
     olds, news = [base[block] for block in blocks], [new[block] for block in blocks]
     return Comparison(
         blocks=len(blocks),
+        left_out=sum(not arm[block] for block in both for arm in (base, new)),
         base=float(np.median(olds)),
         new=float(np.median(news)),
         base_spread=spread(olds),
         new_spread=spread(news),
         ratio=math.exp(logs.mean()),
-        low=_ratios(outer)[0],
-        high=_ratios(outer)[1],
-        inner=_ratios(inner),
+        low=math.exp(outer[0]),
+        high=math.exp(min(outer[1], 700.0)),
         p=p,
         p_floor=p_floor,
         margin=margin,
-        verdict=verdict,
+        finding=(Finding.SMALL if apart else Finding.EQUIVALENT) if same
+        else Finding.DIFFERS if apart else Finding.NOISY,
     )
 
 
@@ -244,15 +227,15 @@ class Outcome(StrEnum):
 def judge(result: Comparison | None, relation: str, bound: float | None = None) -> Outcome:
     """Does the ratio hold to `<=` or `>=` bound, or to `==`, which is the declared margin?
 
-    The whole interval must be on one side of the bound; in between it is too noisy.
+    The whole interval must be on one side of the bound; in between it is too noisy. So it is where a boot was left out.
     """
     if result is None:
         return Outcome.ABSENT
-    if result.blocks < MIN_BLOCKS:
+    if result.blocks < MIN_BLOCKS or result.left_out:
         return Outcome.NOISY
     if relation == "==":
         edge = 1 + result.margin
-        if result.verdict.equivalent:
+        if result.finding.equivalent:
             return Outcome.PASS
         return Outcome.FAIL if result.low > edge or result.high < 1 / edge else Outcome.NOISY
     assert bound is not None

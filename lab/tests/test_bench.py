@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import math
 import re
+import subprocess
 import types
 from collections.abc import Iterator
 from dataclasses import replace
@@ -44,6 +45,7 @@ class PlayedGuest:
         self.level = self.rng.normal(0, 0.03)
         self.policy = "auto"
         self.rebuilds, self.skipped, self.waited = 1, 0, 0
+        self.uptime = 20.0
         self.process = types.SimpleNamespace(args=["qemu-system-x86_64", "-kernel", image, "-append", "loglevel=5"])
         self.scripts: list[str] = []
 
@@ -110,14 +112,16 @@ class PlayedGuest:
                 "[   11.000000] Enabling non-boot CPUs ...\n[   11.200000] CPU3 is up\n"
                 "[   11.500000] PM: suspend exit\n"
             )
-        if "echo $up" in script:
-            return "20.00\n"
+        if "look()" in script:
+            return "".join(self.look(nodes) for nodes in (("0", "0-1", "0") if "offline" in script else ("0",)))
         if "memory*" in script:
             return "memory32\n"
-        if "cat /tmp/samples" in script:
-            seen = [("0", ""), ("0-1", ""), ("0", "")] if self.stock else [("0", "0,1"), ("0-1", "1,2"), ("0", "0,2")]
-            return "".join(f"{20 + at},{mem},{rest or ','}\n" for at, (mem, rest) in enumerate(seen))
         return ""
+
+    def look(self, nodes: str) -> str:
+        self.uptime += 0.1
+        gate = "," if self.stock else f"{int('-' in nodes)},{self.rebuilds}"
+        return f"seen,{self.uptime:.2f},{nodes},{gate}\n"
 
     def block_size(self) -> int:
         return 128 << 20
@@ -226,6 +230,22 @@ def test_nothing_prints_while_it_measures_and_the_block_is_the_same_for_all(kern
         assert guest.scripts[0].startswith("dmesg -n 1")
         toggles = [script for script in guest.scripts[1:] if re.match(r"toggle memory", script)]
         assert len({re.search(r"--blocks (\d+)", script)[1] for script in toggles}) <= 1
+
+
+def test_node_is_looked_at_only_between_single_writes(kernel, tmp_path: Path) -> None:
+    design = Design("d", (Part("hot-add", ("node",), bench.THREE, blocks=1),))
+    rows = stats.read_rows(bench.run(kernel, design, tmp_path / "run"))
+    writes = [script for guest in kernel.played for script in guest.scripts if "echo offline" in script]
+    assert len(writes) == len(bench.THREE)
+    for script in writes:
+        subprocess.run(["sh", "-n"], input=script, text=True, check=True)
+        assert re.search(r"echo offline >\S+/memory32/state; look; echo online_movable >\S+/state; look; done", script)
+    for arm, metrics in (("stock", {"nodes"}), ("auto", {"nodes", "open", "rebuilds"})):
+        mine = [row for row in rows if row.arm == arm and row.metric.startswith("seen_")]
+        seen = [(row.metric.split("_")[1], row.at, row.value) for row in mine]
+        assert {metric for metric, _, _ in seen} == metrics
+        nodes = [(at, value) for metric, at, value in seen if metric == "nodes"]
+        assert [value for _, value in nodes] == [1, 1, 2, 1] and nodes[0][0] == 0 and nodes == sorted(nodes)
 
 
 def test_policy_is_set_before_each_turn(kernel, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The live comparison without a machine to touch: its table as a run, and what it refuses. See lab.comparison.here --prove."""
+"""The live comparison without a machine to touch: its table as a run, and what it refuses. See here.py --prove."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lab.comparison import here, report, runs, stats
-from lab.comparison.stats import Key, Verdict
+from lab.comparison.stats import Finding, Key
 
 ARMS = ("auto", "always", "never", "auto2")
 
@@ -37,7 +37,7 @@ def test_table_becomes_a_run_with_a_report(tmp_path: Path) -> None:
     report.table(tmp_path)
     run = report.Analysis(tmp_path)
     result = run.compare(Key("here", "cpu", "cycle_ms"), "auto", "always")
-    assert result and result.verdict == Verdict.DIFFERS and result.ratio == pytest.approx(2, abs=0.05)
+    assert result and result.finding == Finding.DIFFERS and result.ratio == pytest.approx(2, abs=0.05)
     counted = {each.arm: each for each in run.counted}
     assert (counted["always"].events, counted["always"].rebuilds, counted["auto"].rebuilds) == (100, 100, 0)
     assert "lab.comparison.here" in (tmp_path / "reproduce").read_text() and page.exists()

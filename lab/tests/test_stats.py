@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from lab.comparison import bench, stats
-from lab.comparison.stats import Comparison, Key, Outcome, Row, Verdict
+from lab.comparison.stats import Comparison, Finding, Key, Outcome, Row
 
-# The noise of a real run (6.12, CPU off + on, one node, stock against stock2: the report's table 'Noise'), as
+# The noise of a real run (6.12, CPU off + on, one node, stock against stock2: the ± of the report's rows), as
 # standard deviations of log times. There, the medians of two boots differ as if each had 4.5 %; its 24 events explain
 # 3.2 % of that.
 BETWEEN = 0.032  # of a boot's level
@@ -43,19 +43,19 @@ def default_blocks() -> int:
 @pytest.mark.parametrize("seed", range(5))
 def test_same_kernel_twice_is_called_equivalent(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    assert sum(boots(rng, default_blocks(), 1.0).verdict.equivalent for _ in range(20)) >= 18
+    assert sum(boots(rng, default_blocks(), 1.0).finding.equivalent for _ in range(20)) >= 18
 
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("ratio", [0.90, 1.10])
 def test_ten_per_cent_is_found(seed: int, ratio: float) -> None:
     rng = np.random.default_rng(seed)
-    assert sum(boots(rng, default_blocks(), ratio).verdict.differs for _ in range(20)) >= 18
+    assert sum(boots(rng, default_blocks(), ratio).finding.differs for _ in range(20)) >= 18
 
 
 def test_difference_of_the_margin_is_rarely_called_equivalent() -> None:
     rng = np.random.default_rng(7)
-    assert sum(boots(rng, default_blocks(), 1 + stats.MARGIN).verdict.equivalent for _ in range(300)) <= 0.08 * 300
+    assert sum(boots(rng, default_blocks(), 1 + stats.MARGIN).finding.equivalent for _ in range(300)) <= 0.08 * 300
 
 
 @pytest.mark.parametrize("blocks", [3, 5, 8])
@@ -68,13 +68,13 @@ def test_interval_covers_the_truth(blocks: int) -> None:
 def test_more_noise_never_earns_equivalent() -> None:
     quiet = stats.compare({b: 1.0 for b in range(6)}, {b: 1.0 + 0.01 * (-1) ** b for b in range(6)})
     noisy = stats.compare({b: 1.0 for b in range(6)}, {b: 1.0 + 0.30 * (-1) ** b for b in range(6)})
-    assert quiet and quiet.verdict == Verdict.EQUIVALENT
-    assert noisy and noisy.verdict == Verdict.NOISY
+    assert quiet and quiet.finding == Finding.EQUIVALENT
+    assert noisy and noisy.finding == Finding.NOISY
 
 
 def test_two_blocks_claim_nothing() -> None:
     result = stats.compare({0: 1.0, 1: 1.0}, {0: 3.0, 1: 3.0})
-    assert result and result.verdict == Verdict.NOISY
+    assert result and result.finding == Finding.NOISY
     assert stats.judge(result, ">=", 1.2) == Outcome.NOISY
 
 
@@ -88,7 +88,7 @@ def test_many_events_of_one_boot_do_not_count_as_replicates() -> None:
     rows = [Row(0, boot, *KEY[:1], "series", arm, 0, *KEY[1:], cycle, "1", 0.0, stats.OK, value)
             for boot, (arm, value) in enumerate([("stock", 1.0), ("auto", 2.0)]) for cycle in range(1000)]
     result = stats.compare(stats.medians(rows, KEY, "stock"), stats.medians(rows, KEY, "auto"))
-    assert result and result.blocks == 1 and result.verdict == Verdict.NOISY
+    assert result and result.blocks == 1 and result.finding == Finding.NOISY
 
 
 def test_sign_flip_is_exact() -> None:
@@ -97,7 +97,21 @@ def test_sign_flip_is_exact() -> None:
     p, _ = stats.sign_flip(np.array([0.1, 0.2, -0.3]))
     assert p == 1.0
     p, floor = stats.sign_flip(np.full(20, 0.1))
-    assert p == pytest.approx(1 / 10000) and p < 0.001 and floor > 0
+    assert p == pytest.approx(2 / 10000) == floor  # 9,999 of 2^20, and what was observed
+    p, floor = stats.sign_flip(np.array([0.1, 0.2, 0.3, 0.4]))
+    assert p == floor == 0.125, "four blocks cannot say less, however far apart the arms are"
+
+
+def test_boot_of_0_is_left_out_and_counted() -> None:
+    rows = [Row(block, block, *KEY[:1], "series", arm, 0, *KEY[1:], 0, "1", 0.0, stats.OK, value)
+            for arm, values in {"stock": [10, 10, 10, 10, 10], "auto": [10, 10, 10, 10, 0]}.items()
+            for block, value in enumerate(values)]
+    base, new = (stats.medians(rows, KEY, arm) for arm in ("stock", "auto"))
+    assert new[4] == 0
+    result = stats.compare(base, new)
+    assert result and (result.blocks, result.left_out, result.ratio) == (4, 1, 1)
+    assert stats.judge(result, "==") == Outcome.NOISY, "what did nothing is no equal"
+    assert stats.compare(base, dict.fromkeys(base, 0.0)) is None
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a run of the comparison says: numbers compared, claims judged, events counted, and the answer in words."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from lab.common import LabError
+from lab.comparison import runs, stats
+from lab.comparison.stats import OK, Comparison, Key, Outcome, Row
+
+ARMS = {
+    "stock": "the kernel without the series",
+    "stock2": "stock again, in boots of its own",
+    "auto": "the gate's default: rebuilds only while more than one node has memory",
+    "auto2": "auto again, in the same boots",
+    "always": "rebuilds at each event",
+    "never": "rebuilds at none",
+}
+TOPOLOGIES = {
+    "one": "one node", "two-socket": "two nodes with CPUs and memory", "tiered": "a second node, without CPUs",
+    "hot-add": "a second node whose memory comes and goes", "here": "this machine, not booted in between",
+}
+SAME = (("stock", "stock2"), ("auto", "auto2"))  # A/A: what differs here is noise
+PAIRS = (("stock", "auto"), ("auto", "always"), ("stock", "always"), ("auto", "never"), *SAME)  # base, new
+
+
+def topology_text(name: str) -> str:
+    machine, _, cpus = name.partition("/")
+    return TOPOLOGIES.get(machine, machine) + (f", {cpus} CPUs" if cpus else "")
+
+
+MEASURES = {  # scenario and metric: what it is, its unit
+    ("memhotplug", "ops_per_sec"): ("stress-ng memhotplug", "ops/s"),
+    ("memory", "cycle_ms"): ("memory block off + on", "ms"),
+    ("cpu", "cycle_ms"): ("CPU off + on", "ms"),
+    ("smt", "switch_off_ms"): ("SMT switch off", "ms"),
+    ("smt", "switch_on_ms"): ("SMT switch on", "ms"),
+    ("suspend", "suspend_ms"): ("suspend and resume", "ms"),
+    ("suspend", "cpus_off_ms"): ("suspend, CPUs off", "ms"),
+    ("suspend", "cpus_on_ms"): ("suspend, CPUs on", "ms"),
+    ("node", "on_ms"): ("a node's first memory comes", "ms"),
+    ("node", "off_ms"): ("a node's last memory goes", "ms"),
+    ("boot", "init_s"): ("boot to init", "s"),
+}
+RATE, BLOCK, CPU = list(MEASURES)[:3]  # these have claims, and the answer is made of them
+
+
+def title_of(key: Key) -> str:
+    label, unit = MEASURES[key[1:]]
+    return f"{key.topology}: {label}, {unit}"
+
+
+def more_is_better(key: Key) -> bool:
+    return key[1:] == RATE
+
+
+class Claim(NamedTuple):
+    """Something that must hold, said before it is measured."""
+
+    key: Key
+    base: str
+    new: str
+    relation: str  # as stats.judge() has it
+    bound: float | None = None
+
+    @property
+    def text(self) -> str:
+        bound = "equal, within the margin" if self.bound is None else f"{self.relation} {self.bound:g}"
+        return f"{title_of(self.key)}, {self.new} / {self.base} {bound}"
+
+
+def claims(keeper: str) -> list[Claim]:
+    """What is claimed for a kernel that keeps its demotion targets in `keeper`."""
+    made = [
+        Claim(Key("one", *RATE), "auto", "always", "<=", 0.6), Claim(Key("one", *CPU), "auto", "always", ">=", 1.2),
+        Claim(Key("one", *RATE), "stock", "auto", "=="), Claim(Key("one", *BLOCK), "stock", "auto", "=="),
+    ]
+    if keeper == "mm/migrate.c":  # 5.15: stock pays for every CPU event
+        for topology in ("one", "two-socket"):
+            made.append(Claim(Key(topology, *CPU), "stock", "auto", "<=", 0.8))
+            made.append(Claim(Key(topology, *CPU), "stock", "always", "=="))
+    else:
+        made.append(Claim(Key("one", *CPU), "stock", "auto", "=="))
+    return made + [Claim(Key("one", *what), *pair, "==") for pair in SAME for what in (RATE, BLOCK, CPU)]
+
+
+class Judged(NamedTuple):
+    claim: Claim
+    outcome: Outcome
+    result: Comparison | None
+
+
+class Result(NamedTuple):
+    key: Key
+    base: str
+    new: str
+    found: Comparison
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Events of one arm in one scenario, all boots together, and what they cost in counts."""
+
+    topology: str
+    scenario: str
+    arm: str
+    events: int  # that succeeded; 0: not known
+    failed: int
+    rebuilds: int | None  # None: a stock kernel, which does not count
+    waits: float | None  # grace periods waited for per event, of anyone; None: not traced
+    demotion_waits: float | None  # of these, the demotion code's
+
+    @property
+    def machine(self) -> str:
+        return self.topology.partition("/")[0]
+
+    @property
+    def expected(self) -> str:
+        """What the design says of `rebuilds`; empty if it says nothing."""
+        says = self.machine == "one" or (self.machine, self.scenario) == ("two-socket", "cpu")
+        if self.rebuilds is None or not says:
+            return ""
+        return "one an event" if runs.policy_of(self.arm) == "always" else "none"
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """An event that failed is a rebuild too if the kernel cancelled it late enough to say so."""
+        if not self.expected or (self.expected != "none" and not self.events):
+            return None
+        low, high = (self.events, self.events + self.failed) if self.expected == "one an event" else (0, 0)
+        return Outcome.PASS if low <= (self.rebuilds or 0) <= high else Outcome.FAIL
+
+
+class Analysis:
+    """A run's numbers, compared."""
+
+    def __init__(self, run_dir: Path) -> None:
+        plan = runs.load_plan(run_dir)
+        self.rows = stats.add_cycles(stats.read_rows(run_dir / runs.DATA))
+        self.boots = {row.boot for row in self.rows}
+        if not plan or not self.boots:
+            raise LabError(
+                str(run_dir), expected=f"the folder of a run, with a {runs.PLAN} and a {runs.DATA} of a finished boot",
+                found="none", do="run `make bench`",
+            )
+        self.plan = plan
+        self.design = runs.design_of(plan)
+        self.margin = self.design.margin
+        self.planned = {arm for part in self.design.parts for arm in part.arms}
+        self.emulated = any("tcg" in word for command in plan["commands"].values() for word in command)
+        self._groups: dict[tuple[Key, str], list[Row]] = defaultdict(list)
+        for row in self.rows:
+            self._groups[(Key(row.topology, row.scenario, row.metric), row.arm)].append(row)
+        self.medians: dict[tuple[Key, str], dict[int, float]] = {
+            group: found for group, rows in self._groups.items() if (found := stats.medians(rows, *group))
+        }
+
+    def values(self, key: Key, arm: str) -> list[float]:
+        """Every event of an arm that succeeded."""
+        return [row.value for row in self._groups.get((key, arm), []) if row.result == OK]
+
+    def compare(self, key: Key, base: str, new: str) -> Comparison | None:
+        base_boots, new_boots = (self.medians.get((key, arm), {}) for arm in (base, new))
+        return stats.compare(base_boots, new_boots, margin=self.margin, seed=self.plan["seed"])
+
+    def arms(self, key: Key) -> list[str]:
+        return [arm for arm in ARMS if (key, arm) in self.medians]
+
+    @cached_property
+    def keys(self) -> list[Key]:
+        """What was measured, in the order of MEASURES."""
+        topologies = dict.fromkeys(part.name for part in self.design.parts)
+        have = {key for key, _ in self.medians}
+        return [key for what in MEASURES for topology in topologies if (key := Key(topology, *what)) in have]
+
+    @cached_property
+    def results(self) -> list[Result]:
+        return [
+            Result(key, *pair, found) for key in self.keys for pair in PAIRS if (found := self.compare(key, *pair))
+        ]
+
+    @cached_property
+    def claims(self) -> list[Judged]:
+        planned = {(part.name, arm) for part in self.design.parts for arm in part.arms}
+        judged = []
+        for claim in claims(self.plan["kernel"]["keeper"]):
+            if claim.key in self.keys and {(claim.key.topology, arm) for arm in (claim.base, claim.new)} <= planned:
+                result = self.compare(claim.key, claim.base, claim.new)
+                judged.append(Judged(claim, stats.judge(result, claim.relation, claim.bound), result))
+        return judged
+
+    @cached_property
+    def counted(self) -> list[Counted]:
+        """Rebuilds and grace periods per event: they depend on no machine's speed."""
+        sums: dict[tuple[str, str, str], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        for row in self.rows:
+            group = sums[row.topology, row.scenario, row.arm]
+            if row.metric in ("off_ms", "on_ms"):
+                group["events" if row.result == OK else "failed"] += 1
+            elif row.metric.endswith("_count") and not row.metric.startswith("seen_"):
+                group[row.metric.removesuffix("_count")] += row.value
+        counted = []
+        order = list(ARMS)
+        for topology, scenario, arm in sorted(sums, key=lambda group: (*group[:2], order.index(group[2]))):
+            group = sums[topology, scenario, arm]
+            tried = group["counted_events"]
+            if not tried and not {"rebuilds", "events"} & group.keys():
+                continue
+            if "skipped" in group and (not group["events"] or scenario == "node"):  # more than those that were toggled
+                group["events"] = group["rebuilds"] + group["skipped"]
+            counted.append(
+                Counted(
+                    topology, scenario, arm, int(group["events"]), int(group["failed"]),
+                    int(group["rebuilds"]) if "rebuilds" in group else None,
+                    group["waits"] / tried if tried else None, group["demotion_waits"] / tried if tried else None,
+                )
+            )
+        return counted
+
+    @cached_property
+    def traced(self) -> bool:
+        return any(each.waits is not None for each in self.counted)
+
+    @cached_property
+    def zeros(self) -> str:
+        """Which boots no ratio has, as their figure is 0; empty if there are none."""
+        found = [
+            f"{title_of(key)}, {arm}: {none} of {len(boots)}" for key in self.keys for arm in self.arms(key)
+            if (none := list((boots := self.medians[key, arm]).values()).count(0))
+        ]
+        return f"Boots left out of the ratios, as their figure is 0: {'; '.join(found)}." if found else ""
+
+
+# The answer
+
+
+def interval(result: Comparison | None) -> str:
+    return f"{result.low:.2f}–{result.high:.2f}" if result and result.high < 1000 else "–"
+
+
+def p_text(result: Comparison) -> str:
+    """With few blocks a p cannot be small, however far apart the arms are."""
+    return f"{result.p:.2g}" + (" (floor)" if result.p <= 1.001 * result.p_floor else "")
+
+
+def finding_text(result: Result) -> str:
+    left = result.found.left_out
+    aside = f", {left} boot{'s' * (left != 1)} of 0 left out" if left else ""
+    return ("A/A: " if (result.base, result.new) in SAME else "") + result.found.finding + aside
+
+
+def headline(run: Analysis) -> str:
+    plan = run.plan
+    return (
+        f"Linux {plan['kernel']['version']} ({plan['kernel']['name']}), design {run.design.name}, seed {plan['seed']}, "
+        f"{len(run.boots)} of {len(plan['boots'])} boots, started {plan['started']}"
+    )
+
+
+def _rebuilt(run: Analysis) -> str:
+    """What the gate is for, in counts."""
+    auto = [each for each in run.counted if runs.policy_of(each.arm) == "auto" and each.events]
+    for machine, where in (("one", "with one node"), ("here", "on this machine")):
+        events, rebuilds = (
+            sum(getattr(each, what) or 0 for each in auto if each.machine == machine) for what in ("events", "rebuilds")
+        )
+        if events:
+            what = f"{rebuilds:,} events" if rebuilds else "no event"
+            return f"On {run.plan['kernel']['version']} {where} {what} rebuilt with auto ({rebuilds:,} of {events:,})."
+    return ""
+
+
+def _compared(run: Analysis, base: str, new: str, opening: str) -> str:
+    """One sentence on a pair of arms."""
+    told, untold = [], []
+    for what in (RATE, BLOCK, CPU):
+        mine = [each for each in run.results if (*each.key[1:], each.base, each.new) == (*what, base, new)]
+        if not mine:
+            continue
+        (key, *_, found), label = mine[0], MEASURES[what][0]
+        if key.topology not in ("one", "here"):
+            label += f" ({key.topology})"
+        if found.finding.equivalent:
+            told.append(f"{label} the same within ±{run.margin:.0%} ({interval(found)})")
+        elif found.finding.differs:
+            times = f"{found.ratio:.{'2g' if found.ratio < 10 else '0f'}} times"
+            told.append(f"{label} {times} as {'fast' if more_is_better(key) else 'long'} ({interval(found)})")
+        else:
+            untold.append(f"{label} {interval(found)}")
+    parts = [", ".join(told), "this run can't tell: " + ", ".join(untold) if untold else ""]
+    return f"{opening} {'; '.join(filter(None, parts))}." if told or untold else ""
+
+
+def answer(run: Analysis) -> list[str]:
+    """What the run says, in a few sentences made from its data."""
+    outcomes = [each.outcome for each in run.claims]
+    judged = ""
+    if outcomes:
+        passed, failed = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
+        judged = f"Of {len(outcomes)} claims fixed beforehand {passed} hold, {failed or 'none'} failed."
+    broken = [f"{each.topology}: {each.scenario}, {each.arm}" for each in run.counted if each.outcome == Outcome.FAIL]
+    boots, planned = len(run.boots), len(run.plan["boots"])
+    return [sentence for sentence in (
+        f"Not finished: {boots} of {planned} boots." * (boots < planned),
+        _rebuilt(run),
+        _compared(run, "auto", "always", "Rebuilding at each (always / auto):"),
+        _compared(run, "stock", "auto", "Against stock (auto / stock):"),
+        f"Not rebuilt as often as expected: {'; '.join(broken)}." * bool(broken),
+        judged,
+        run.zeros,
+        "Emulated: ratios, no times." * run.emulated,
+    ) if sentence]  # fmt: skip
+
+
+def method(run: Analysis) -> str:
+    floors = sorted({(each.found.blocks, each.found.p_floor) for each in run.results})
+    floor = ", ".join(f"{blocks} blocks {least:.2g}" for blocks, least in floors)
+    return (
+        "Ratios are of the boots' medians, paired in randomised blocks, as geometric means. The interval is 95 %, "
+        f"Student's t of the log ratios. 'equivalent': the 90 % interval lies inside {1 / (1 + run.margin):.3f} – "
+        f"{1 + run.margin:.3f}, a margin fixed before measuring. p: all sign flips of the blocks' log ratios; (floor): "
+        f"the least that so few blocks can give, however far apart the arms are ({floor}). No p is corrected for the "
+        "number of rows: the claims were fixed beforehand, the other rows describe."
+    )
