@@ -26,6 +26,23 @@ static __always_inline bool demotion_gate_is_open(void)
 	return static_branch_unlikely(&demotion_gate_key);
 }
 
+void __demotion_gate_cpu_event(void);
+
+/**
+ * demotion_gate_cpu_event() - A CPU came or went
+ *
+ * To be called with node_states[N_CPU] up to date, and also for a CPU that
+ * fails half-way and is rolled back.
+ *
+ * Context: A CPU hotplug callback that may sleep. Waits for an RCU grace
+ *	    period if the targets are built.
+ */
+static __always_inline void demotion_gate_cpu_event(void)
+{
+	if (demotion_gate_is_open())
+		__demotion_gate_cpu_event();
+}
+
 void demotion_gate_node_event(void);
 void demotion_gate_add_sysfs(struct kobject *numa_kobj);
 
@@ -37,7 +54,7 @@ void demotion_gate_add_sysfs(struct kobject *numa_kobj);
  */
 
 /**
- * demotion_targets_build() - Build the demotion targets, settle the top tier
+ * demotion_targets_build() - Build the demotion targets
  *
  * Context: See above. Sleeps for an RCU grace period.
  */
@@ -53,15 +70,6 @@ void demotion_targets_build(void);
 void demotion_targets_clear(void);
 
 /**
- * demotion_top_tier_refresh() - Settle the top tier after N_CPU changed
- *
- * NUMA balancing asks for it whether the gate is open or not.
- *
- * Context: See above. May sleep, but waits for no grace period.
- */
-void demotion_top_tier_refresh(void);
-
-/**
  * demotion_targets_get() - Which nodes does a node demote to first?
  * @node: the node
  * @targets: set to these nodes; empty if there are none
@@ -74,6 +82,10 @@ void demotion_targets_get(int node, nodemask_t *targets);
 extern const struct attribute_group node_demotion_attr_group;
 
 #else
+
+static inline void demotion_gate_cpu_event(void)
+{
+}
 
 static inline bool demotion_gate_is_open(void)
 {

@@ -10,7 +10,7 @@ import time
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
-from lab.checks import boots, faults, lint, matrix, mutants, storm
+from lab.checks import boots, faults, fixes, lint, matrix, mutants, storm
 from lab.checks.results import Results, expect
 from lab.common import BUILD, ROOT, SEED, LabError, count, launch, run, say
 from lab.comparison import here
@@ -79,6 +79,7 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
                 boots.topology_boot(results, kernel, variant, topology, logs)
         storm.races(results, kernel, logs, seed)
         here.prove(results, kernel)
+        fixes.both(results, kernel, logs)
         mutants.run(results, kernel, logs, seed)
 
 

@@ -2,8 +2,7 @@
 /// The demotion targets are built behind the demotion gate only, and its key
 /// is flipped by callers that hold cpus_read_lock() already. Reports
 ///  - a call, from anywhere but the gate, of a function that builds them,
-///  - a build by the gate that does not ask whether the gate is open, other
-///    than the one at boot,
+///  - a lookup of targets that does not ask whether the gate is open,
 ///  - a hotplug callback, or a function that it calls, that flips a static key
 ///    with a function that takes cpus_read_lock() again. That deadlocks if a
 ///    CPU-hotplug writer waits in between.
@@ -58,7 +57,7 @@ __set_migration_target_nodes@p(...)
 position p;
 @@
 
-demotion_gate_rebuild(...)
+demotion_gate_build(...)
 {
 <...
 demotion_targets_build@p(...)
@@ -77,37 +76,29 @@ position p != {inner.p, outer.p};
 * demotion_targets_build@p(...)
 )
 
-@asked@
-position p;
-statement S;
-@@
-
-(
-if (demotion_gate_is_open()) { <... demotion_gate_rebuild@p(...) ...> }
-|
-if (demotion_gate_is_open() && ...) { <... demotion_gate_rebuild@p(...) ...> }
-|
-if (demotion_gate_is_open()) { <... demotion_gate_rebuild@p(...) ...> } else S
-|
-if (demotion_gate_is_open() && ...) { <... demotion_gate_rebuild@p(...) ...> } else S
-)
-
-@boot@
+@asks@
+identifier f = {next_demotion_node, node_get_allowed_targets};
 position p;
 @@
 
-demotion_gate_init(...)
+f@p(...)
 {
-<...
-demotion_gate_rebuild@p(...)
-...>
+<+...
+demotion_gate_is_open()
+...+>
 }
 
 @unasked@
-position p != {asked.p, boot.p};
+identifier f = {next_demotion_node, node_get_allowed_targets};
+position p != asks.p;
 @@
 
-* demotion_gate_rebuild@p(...)
+* f@p(...)
+{
+... when any
+rcu_read_lock();
+... when any
+}
 
 @notifier@
 identifier f;
@@ -249,13 +240,13 @@ coccilib.report.print_report(p[0], "WARNING: demotion targets built behind the b
 p << unasked.p;
 @@
 
-coccilib.org.print_todo(p[0], "WARNING: demotion targets built without asking whether the gate is open")
+coccilib.org.print_todo(p[0], "WARNING: demotion targets given without asking whether the gate is open")
 
 @script:python depends on report@
 p << unasked.p;
 @@
 
-coccilib.report.print_report(p[0], "WARNING: demotion targets built without asking whether the gate is open")
+coccilib.report.print_report(p[0], "WARNING: demotion targets given without asking whether the gate is open")
 
 @script:python depends on org@
 p << flip.p;

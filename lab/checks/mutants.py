@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lab.checks import boots, faults, storm
+from lab.checks import boots, faults, fixes, lint, storm
 from lab.checks.results import Results
 from lab.common import LabError, launch, say
 from lab.guests import guest
@@ -108,9 +108,9 @@ def kunit(topology: str) -> Check:
 
     def perform(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
         name, log = f"{kernel.name} debug {topology}:", logs / f"kunit-{topology}.console"
-        boot = boots.series_boot(kernel, "debug", topology, log, append="kunit.enable=1", one_thread=True)
+        boot = boots.series_boot(kernel, "debug", topology, log, append=boots.UNIT_TESTS, one_thread=True)
         with boots.quiet(results, name), boot as machine:
-            boots.run_kunit(results, machine, name, boots.kunit_declared(kernel, topology))
+            boots.run_kunit(results, machine, name)
 
     return Check("debug", perform)
 
@@ -122,10 +122,14 @@ def booted(variant: str, topology: str) -> Check:
     return Check(variant, perform)
 
 
+def fixed(fault: fixes.Fault) -> Check:
+    return Check("plain", lambda results, kernel, logs, _: fixes.gone(results, kernel, logs, fault))
+
+
 # In the order in which they are tried after the one that is named: what is quick comes first. In one thread, as all
 # may die of a key that flips where CPUs run at once; but for the races, which flip none.
 CHECKS: dict[str, Check] = {
-    **{f"kunit {topology}": kunit(topology) for topology in guest.TOPOLOGIES},
+    "kunit one": kunit("one"),
     **{f"plain {topology}": booted("plain", topology) for topology in guest.TOPOLOGIES},
     "faults": Check(
         "plain", lambda results, kernel, logs, _: faults.run(results, kernel, "plain", logs, one_thread=True)
@@ -138,6 +142,8 @@ CHECKS: dict[str, Check] = {
         "debug", lambda results, kernel, logs, seed: storm.run(results, kernel, "debug", logs, STORM_SECONDS, seed)
     ),
     "races": Check("kcsan", storm.races),
+    "semantics": Check("plain", lambda results, kernel, *_: lint.semantic(kernel, build.source(kernel, "series"), results)),
+    **{f"fix {fault.name}": fixed(fault) for fault in fixes.FAULTS},
 }
 
 

@@ -211,8 +211,8 @@ class Analysis:
             tried = group["counted_events"]
             if not tried and not {"rebuilds", "events"} & group.keys():
                 continue
-            if "skipped" in group and (not group["events"] or scenario == "node"):  # more than those that were toggled
-                group["events"] = group["rebuilds"] + group["skipped"]
+            if scenario == "node":  # not all of its events are timed
+                group.pop("events", None)
             counted.append(
                 Counted(
                     topology, scenario, arm, int(group["events"]), int(group["failed"]),

@@ -316,10 +316,10 @@ def measure(image: Path, design: Design, boot: Boot, log: Path) -> tuple[list[Ro
             if part.variant == TRACE:
                 waits(slot, scenario)
             else:
-                before = gate.counters(guest)
+                before = gate.rebuilds(guest) if boot.image == "series" else 0
                 SCENARIOS[scenario](slot)
-                for name, count in gate.grown(guest, before).items():
-                    slot.add(f"{name}_count", count)
+                if boot.image == "series":
+                    slot.add("rebuilds_count", gate.rebuilds(guest) - before)
             keep(arm, place, scenario, slot.rows)
         command = [str(word) for word in guest.process.args]  # type: ignore[union-attr]  # it is a list
     keep(boot.arms[0], 0, "boot", [(DONE, 0, "", 0.0, OK, 1.0)])

@@ -159,13 +159,11 @@ turn() {
 	*) where="--blocks $blocks" ;;
 	esac
 	rebuilds=$(counter rebuilds)
-	skipped=$(counter skipped)
 	# shellcheck disable=SC2086
 	toggle_into "$scratch/rows" "$4" --cycles "$cycles" $where || die "toggle $4: $(cat "$scratch/errors")"
 	sed -n "s/^$4,/$1,$2,$3,$4,/p" "$scratch/rows"
 	[ -n "$rebuilds" ] || return 0
 	echo "$1,$2,$3,$4,0,,rebuilds,$(($(counter rebuilds) - rebuilds)),ok"
-	echo "$1,$2,$3,$4,0,,skipped,$(($(counter skipped) - skipped)),ok"
 }
 
 shuffle() {

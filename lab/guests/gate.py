@@ -11,7 +11,6 @@ from lab.guests.guest import Guest
 SYSFS = "/sys/kernel/mm/numa/demotion_gate"
 DEBUGFS = "/sys/kernel/debug/demotion_gate"
 POLICIES = ("auto", "always", "never")
-COUNTERS = ("rebuilds", "skipped")
 TRACING = "/sys/kernel/tracing"
 TRACED = "ftrace=function ftrace_filter=synchronize_rcu trace_buf_size=8M"  # boot words: from before the first initcall
 # A wait is of the demotion code if such a name called it, or stands on its stack.
@@ -33,15 +32,9 @@ def set_policy(machine: Guest, policy: str) -> None:
         raise LabError(f"{SYSFS}/policy", expected=f"[{policy}]", found=text.strip(), do="is this the series kernel?")
 
 
-def counters(machine: Guest) -> dict[str, int]:
-    """What debugfs has counted since boot; nothing on a stock kernel."""
-    text = machine.sh(f"cd {DEBUGFS} 2>/dev/null && grep -H . {' '.join(COUNTERS)}; true").text
-    return {name: int(value) for name, value in re.findall(r"^(\w+):(\d+)", text, re.M)}
-
-
-def grown(machine: Guest, before: dict[str, int]) -> dict[str, int]:
-    """By how much the counters have grown."""
-    return {name: value - before[name] for name, value in counters(machine).items()}
+def rebuilds(machine: Guest) -> int:
+    """How often the targets were built since boot."""
+    return int(machine.read(f"{DEBUGFS}/rebuilds"))
 
 
 def targets(machine: Guest) -> dict[int, str]:

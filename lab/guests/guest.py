@@ -58,13 +58,10 @@ class Topology:
 
 
 _RAM = "-object memory-backend-ram,id=m{},size={}".format
-_LINK = "-numa hmat-lb,initiator=0,target={0},hierarchy=memory,data-type=access-{1}".format
+_HMAT = "-numa hmat-lb,initiator={0},target={1},hierarchy=memory,data-type=access-"
+_LINK = f"{_HMAT}latency,latency={{2}} {_HMAT}bandwidth,bandwidth={{3}}".format
 # What tells the kernel that node 1 is slower than node 0: 5.15 goes by the distance, later ones by the HMAT.
-_SLOW = " ".join((
-    "-numa dist,src=0,dst=1,val=30",
-    _LINK(0, "latency,latency=100"), _LINK(0, "bandwidth,bandwidth=100G"),
-    _LINK(1, "latency,latency=400"), _LINK(1, "bandwidth,bandwidth=20G"),
-))  # fmt: skip
+_SLOW = f"-numa dist,src=0,dst=1,val=30 {_LINK(0, 0, 100, '100G')} {_LINK(0, 1, 400, '20G')}"
 _ALL_CPUS = "-numa node,nodeid=0,cpus=0-{last},memdev=m0"
 TOPOLOGIES = {
     topology.name: topology
@@ -81,6 +78,14 @@ TOPOLOGIES = {
         Topology(
             "hot-add", 4, f"-M q35,hmat=on -smp {{cpus}} -m 1G,slots=4,maxmem=4G {_RAM(0, '1G')} {_ALL_CPUS} "
             f"-numa node,nodeid=1,initiator=0 {_SLOW}", "memhp_default_state=online_movable",
+        ),
+        Topology(  # the slow node's CPUs come after boot, and memory may come to a third node
+            "slow-cpus", 4, "-M q35,hmat=on -smp {cpus},sockets=2 -m 1G,slots=4,maxmem=4G "
+            f"{_RAM(0, '512M')} {_RAM(1, '512M')} -numa node,nodeid=0,cpus=0-{{before}},memdev=m0 "
+            f"-numa node,nodeid=1,cpus={{half}}-{{last}},memdev=m1 -numa node,nodeid=2,initiator=0 {_SLOW} "
+            f"-numa dist,src=0,dst=2,val=20 -numa dist,src=1,dst=2,val=30 "
+            f"{_LINK(1, 1, 400, '20G')} {_LINK(1, 0, 500, '15G')}",
+            "maxcpus=2 memhp_default_state=online_movable",
         ),
     )
 }  # fmt: skip

@@ -128,7 +128,14 @@ def read_commit(folder: Path, tree: Tree) -> tuple[str, list[tuple[str, Path]], 
         edits.append(Edit(where, tree.localise(target), file.suffix[1:], tree.localise(file.read_text())))
     if not adds and not edits:
         raise LabError(str(folder), expected="edits or adds", found="neither", do="add them or remove the folder")
-    return tree.localise(text), adds, edits
+    return fitting(text, message, tree), adds, edits
+
+
+def fitting(text: str, file: Path, tree: Tree) -> str:
+    """What is true of this tree: a paragraph may begin with `# where:` and `# unless:` lines, as a sed script does."""
+    edits = [Edit(str(file), "", "sed", paragraph) for paragraph in text.strip("\n").split("\n\n")]
+    kept = [re.sub(r"\A(# (where|unless): .*\n)+", "", edit.text) for edit in edits if not skip_reason(edit, tree)]
+    return tree.localise("\n\n".join(kept) + "\n")
 
 
 def folders() -> list[Path]:
@@ -664,7 +671,7 @@ def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None 
         cover = ROOT / "series" / "cover"
         letter = []
         if cover.exists():
-            git("config", "branch.series.description", Tree(kernel).localise(cover.read_text()))
+            git("config", "branch.series.description", fitting(cover.read_text(), cover, Tree(kernel)))
             letter = ["--cover-letter", "--cover-from-description=subject"]
         patches = Path(tmp) / "patches"
         git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--numbered", "--no-renames",

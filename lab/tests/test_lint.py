@@ -55,7 +55,7 @@ def test_the_series_is_not_reported(rendered, tmp_path: Path, name: str) -> None
 GATE, TIERS, MIGRATE = "mm/demotion_gate.c", "mm/memory-tiers.c", "mm/migrate.c"
 PLANTS = {  # a fault: on which tree, in which file, what becomes what, and what is said of the line marked with FAULT
     "rebuild in a CPU callback":
-        ("6.12", GATE, "\tdemotion_gate_handle(DEMOTION_EVENT_CPU);", "\tdemotion_targets_build(); /* FAULT */",
+        ("6.12", GATE, "\t\tdemotion_gate_build();\n}\n\nstatic int demotion_gate_memory", "\t\tdemotion_targets_build(); /* FAULT */\n}\n\nstatic int demotion_gate_memory",
          BYPASS),
     "the kernel's function in the tier code's notifier":
         ("6.12", TIERS, "\t\tdemotion_gate_node_event();", "\t\testablish_demotion_targets(); /* FAULT */", BYPASS),
@@ -63,16 +63,12 @@ PLANTS = {  # a fault: on which tree, in which file, what becomes what, and what
         ("6.1", TIERS, "\t\tdemotion_gate_node_event();", "\t\tdemotion_targets_build(); /* FAULT */", BYPASS),
     "the kernel's function under its old name":
         ("5.15", MIGRATE, "\t\tdemotion_gate_node_event();", "\t\t__set_migration_target_nodes(); /* FAULT */", BYPASS),
-    "event handled without the gate":
-        ("6.12", GATE, "\tif (demotion_gate_is_open() &&\n\t    demotion_event_rebuilds",
-         "\tif (demotion_event_rebuilds", UNASKED),
-    "event handled with the gate closed":
-        ("6.12", GATE, "\tif (demotion_gate_is_open() &&\n", "\tif (!demotion_gate_is_open() &&\n", UNASKED),
-    "event handled with the gate open or not":
-        ("5.15", GATE, "\tif (demotion_gate_is_open() &&\n", "\tif (demotion_gate_is_open() ||\n", UNASKED),
-    "build where the gate is closed":
-        ("6.12", GATE, "\telse\n\t\tWRITE_ONCE(demotion_skipped", "\telse\n\t\tdemotion_gate_rebuild(); /* FAULT */\n"
-         "\tif (0)\n\t\tWRITE_ONCE(demotion_skipped", UNASKED),
+    "lookup that does not ask":
+        ("6.12", TIERS, "\tif (!demotion_gate_is_open())\n\t\treturn NUMA_NO_NODE;\n", "", UNASKED),
+    "lookup of all that does not ask":
+        ("6.1", TIERS, "\tif (!demotion_gate_is_open()) {\n\t\t*targets = NODE_MASK_NONE;", "\tif (0) {", UNASKED),
+    "lookup on 5.15 that does not ask":
+        ("5.15", MIGRATE, "\tif (!demotion_gate_is_open())\n\t\treturn NUMA_NO_NODE;\n", "", UNASKED),
     "plain flip when the gate opens, in what the notifier's function calls":
         ("6.12", GATE, "static_branch_enable_cpuslocked(&demotion_gate_key);",
          "static_branch_enable(&demotion_gate_key); /* FAULT */", FLIP),
@@ -80,10 +76,10 @@ PLANTS = {  # a fault: on which tree, in which file, what becomes what, and what
         ("7.x", GATE, "static_branch_disable_cpuslocked(&demotion_gate_key);",
          "static_branch_disable(&demotion_gate_key); /* FAULT */", FLIP),
     "flip in a CPU callback":
-        ("6.1", GATE, "\tdemotion_gate_handle(DEMOTION_EVENT_CPU);", "\tstatic_branch_inc(&other); /* FAULT */", FLIP),
+        ("5.15", MIGRATE, "\tdemotion_gate_cpu_event();", "\tstatic_branch_inc(&other); /* FAULT */", FLIP),
     "flip in a memory notifier":
-        ("6.12", GATE, "\t\tdemotion_gate_handle(DEMOTION_EVENT_MEMORY);",
-         "\t\tstatic_key_slow_dec(&other.key); /* FAULT */", FLIP),
+        ("6.12", GATE, "\t\tdemotion_gate_build();\n\t\tbreak;",
+         "\t\tstatic_key_slow_dec(&other.key); /* FAULT */\n\t\tbreak;", FLIP),
     "flip in the tier code's notifier":
         ("5.15", MIGRATE, "\t\tdemotion_gate_node_event();", "\t\tstatic_key_enable(&other.key); /* FAULT */", FLIP),
 }  # fmt: skip

@@ -12,7 +12,7 @@ import pytest
 from lab.checks import mutants
 from lab.checks.mutants import CHECKS, GATE_FILE, Fate, Mutant, hunt, plant, table
 from lab.common import ROOT, LabError
-from lab.guests import guest
+from lab.guests import gate, guest
 from lab.kernels.trees import Kernel
 
 FAULT = Mutant("m", "all", "old", "new", "debug one", r"kunit \w+_test")
@@ -57,11 +57,10 @@ def test_the_tests_it_names_are_there() -> None:
     names = re.findall(r"KUNIT_CASE\((\w+)\)", "".join(path.read_text() for path in kunit))
     cases = [f"kunit {name}" for name in names]
     selftest = (ROOT / "tools/testing/selftests/mm/demotion_gate.c").read_text()
-    for fixture, case in re.findall(r"^TEST_F(?:_TIMEOUT)?\((\w+), (\w+)", selftest, re.M):
-        names = re.findall(rf"FIXTURE_VARIANT_ADD\({fixture}, (\w+)\)", selftest)
-        cases += [f"{fixture}.{name}.{case}" for name in names] or [f"{fixture}.{case}"]
-    boots = (ROOT / "lab/checks/boots.py").read_text()
-    cases += re.findall(r'f"\{(?:name|kernel\.name)\} ([^"]+)"', boots)
+    for case in re.findall(r'^\t\{ "((?:policy|demotion_gate)\.[^"]+)"', selftest, re.M):
+        cases += [case.replace("%s", policy) for policy in gate.POLICIES]
+    checks = "".join((ROOT / f"lab/checks/{name}.py").read_text() for name in ("boots", "fixes", "lint"))
+    cases += re.findall(r'f"\{(?:name|kernel\.name)\}[:,]? ([^"]+)"', checks)
     for mutant in table():
         assert any(re.search(mutant.test, case) for case in cases), f"{mutant.name}: {mutant.test}"
 
@@ -105,6 +104,8 @@ def test_cpus_take_turns_but_where_races_are_looked_for(tmp_path: Path, monkeypa
         mutants.perform(check, empty_kernel(tmp_path), {}, tmp_path, 1)
     assert turns.pop("parameter") == {False}  # nothing flips once it is up; a slip before that is booted again
     assert turns.pop("races") == {False}
+    assert turns.pop("semantics") == set()
+    turns = {name: seen for name, seen in turns.items() if not name.startswith("fix ")}  # no key flips there
     assert all(seen == {True} for seen in turns.values())
 
 

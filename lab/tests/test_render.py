@@ -541,6 +541,19 @@ def test_old_patches_stay_when_rendering_fails(two: Path, kernel: Kernel, tmp_pa
     assert sorted(file.name[:4] for file in out.iterdir()) == ["0000", "0001", "0002", "note"]
 
 
+def test_paragraphs_stand_where_they_are_true(two: Path, kernel: Kernel, tmp_path: Path) -> None:
+    """A message is of the tree as the commits before it have left it, the cover of the tree as it was."""
+    text = "{}\n\n# where: mm/gate.c: gate\nIt has a gate.\n\n# unless: mm/gate.c: gate\nIt has none.\n"
+    write(two, {"series/cover": text.format("mm: a small series"),
+                "series/0002-second/message": text.format("mm: second").replace("gate.c: gate", "Makefile: gate"),
+                "series/0003-third/message": text.format("mm: third"),
+                "series/0003-third/mm/Makefile.sed": "/gate/a\\\nobj-y += third.o\n"})
+    found = ["It has a gate." in file.read_text() for file in render.series(kernel, tmp_path / "a")]
+    assert found == [False, False, False, True]
+    for file in (tmp_path / "a").iterdir():
+        assert "where:" not in file.read_text() and "unless:" not in file.read_text()
+
+
 def test_missing_identity_says_what_to_do(two: Path, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
     with pytest.raises(LabError, match="git config --global user.name"):
@@ -632,6 +645,7 @@ STANDINS = {
     "5.15": ("common", "5.15"),
     "6.1": ("common", "tiers", "6.1"),
     "6.12": ("common", "tiers", "mm-selftests", "6.12"),
+    "6.18": ("common", "tiers", "mm-selftests", "7.x", "6.18"),
     "7.x": ("common", "tiers", "mm-selftests", "7.x"),
 }
 

@@ -2,6 +2,20 @@
 #include <linux/mempolicy.h>
 #include <linux/mm.h>
 
+bool numa_demotion_enabled = false;
+
+#ifdef CONFIG_SYSFS
+static ssize_t numa_demotion_enabled_store(struct kobject *kobj,
+					   const char *buf, size_t count)
+{
+	if (!strncmp(buf, "1", 1))
+		numa_demotion_enabled = true;
+	else
+		return -EINVAL;
+
+	return count;
+}
+
 static int __init numa_init_sysfs(void)
 {
 	struct kobject *numa_kobj;
@@ -12,3 +26,4 @@ static int __init numa_init_sysfs(void)
 	return 0;
 }
 subsys_initcall(numa_init_sysfs);
+#endif

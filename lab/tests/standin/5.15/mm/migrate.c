@@ -61,7 +61,7 @@ static void set_migration_target_nodes(void)
 /*
  * Off and on again.
  *
- * These are under get_online_mems().  So they call
+ * These callbacks already hold get_online_mems().  So they call
  * set_migration_target_nodes().
  */
 static int __meminit migrate_on_reclaim_callback(struct notifier_block *self,
@@ -78,9 +78,17 @@ static int __meminit migrate_on_reclaim_callback(struct notifier_block *self,
 		break;
 	case MEM_OFFLINE:
 	case MEM_ONLINE:
+		/*
+		 * Recalculate the target nodes once the node
+		 * reaches its final state.
+		 */
 		__set_migration_target_nodes();
 		break;
 	case MEM_CANCEL_OFFLINE:
+		/*
+		 * MEM_GOING_OFFLINE disabled all the migration
+		 * targets.  Reenable them.
+		 */
 		__set_migration_target_nodes();
 		break;
 	}
@@ -107,11 +115,11 @@ static int __init migrate_on_reclaim_init(void)
 {
 	int ret;
 
-	ret = cpuhp_setup_state_nocalls(CPUHP_MM_DEMOTION_DEAD, "off",
+	ret = cpuhp_setup_state_nocalls(CPUHP_MM_DEMOTION_DEAD, "mm/demotion:offline",
 					NULL, migration_offline_cpu);
 	/* Rare. */
 	WARN_ON(ret < 0);
-	ret = cpuhp_setup_state(CPUHP_AP_MM_DEMOTION_ONLINE, "on",
+	ret = cpuhp_setup_state(CPUHP_AP_MM_DEMOTION_ONLINE, "mm/demotion:online",
 				migration_online_cpu, NULL);
 	WARN_ON(ret < 0);
 

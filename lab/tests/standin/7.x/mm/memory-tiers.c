@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
+#include <linux/slab.h>
 #include <linux/lockdep.h>
 #include <linux/memory-tiers.h>
 #include <linux/notifier.h>
@@ -41,6 +42,11 @@ int next_demotion_node(int node, const nodemask_t *allowed_mask)
 	return target;
 }
 
+static void dump_demotion_targets(void)
+{
+	pr_info("Demotion targets: none\n");
+}
+
 /*
  * Fill them.
  */
@@ -64,6 +70,31 @@ static void establish_demotion_targets(void)
 #else
 static inline void establish_demotion_targets(void) {}
 #endif /* CONFIG_MIGRATION */
+
+static void destroy_memory_tier(struct memory_tier *memtier)
+{
+	list_del(&memtier->list);
+	device_unregister(&memtier->dev);
+}
+
+static bool clear_node_memory_tier(int node)
+{
+	bool cleared = false;
+	struct memory_tier *memtier;
+
+	if (!NODE_DATA(node))
+		return false;
+
+	memtier = tier_of(node);
+	if (memtier) {
+		if (nodes_empty(memtier->nodes)) {
+			if (list_empty(&memtier->memory_types))
+				destroy_memory_tier(memtier);
+		}
+		cleared = true;
+	}
+	return cleared;
+}
 
 static int __init memory_tier_late_init(void)
 {
@@ -101,6 +132,31 @@ static int __meminit memtier_hotplug_callback(struct notifier_block *self,
 	return notifier_from_errno(0);
 }
 
+bool numa_demotion_enabled = false;
+
+#ifdef CONFIG_MIGRATION
+#ifdef CONFIG_SYSFS
+static ssize_t demotion_enabled_store(struct kobject *kobj,
+				      const char *buf, size_t count)
+{
+	ssize_t ret;
+	bool before = numa_demotion_enabled;
+
+	ret = kstrtobool(buf, &numa_demotion_enabled);
+	if (ret)
+		return ret;
+
+	/* Again. */
+	if (before == false && numa_demotion_enabled == true) {
+		struct pglist_data *pgdat;
+
+		for_each_online_pgdat(pgdat)
+			kswapd_clear_hopeless(pgdat, KSWAPD_CLEAR_HOPELESS_OTHER);
+	}
+
+	return count;
+}
+
 static int __init numa_init_sysfs(void)
 {
 	struct kobject *numa_kobj;
@@ -111,3 +167,5 @@ static int __init numa_init_sysfs(void)
 	return 0;
 }
 subsys_initcall(numa_init_sysfs);
+#endif /* CONFIG_SYSFS */
+#endif

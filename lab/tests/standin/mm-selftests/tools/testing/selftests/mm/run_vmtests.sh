@@ -12,3 +12,7 @@ EOF
 CATEGORY="compaction" run_test ./compaction_test
 
 CATEGORY="mlock" run_test ./on-fault-limit
+
+if $RUN_DESTRUCTIVE; then
+./hard_one
+fi

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: GPL-2.0 */
-enum cpuhp_state {
-	CPUHP_OFFLINE = 0,
-	CPUHP_MM_VMSTAT_DEAD,
-	CPUHP_AP_ONLINE_DYN,
-	CPUHP_AP_ONLINE_DYN_END		= CPUHP_AP_ONLINE_DYN + 30,
-	CPUHP_ONLINE,
-};

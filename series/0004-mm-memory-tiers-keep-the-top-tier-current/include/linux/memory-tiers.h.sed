@@ -1,0 +1,8 @@
+# where: mm/memory-tiers.c: ^static .*\bnode_demotion\b
+/^bool node_is_toptier(int node);$/a\
+void memtier_refresh_toptier(void);
+/^static inline bool node_is_toptier(int node)$/i\
+static inline void memtier_refresh_toptier(void)\
+{\
+}\
+

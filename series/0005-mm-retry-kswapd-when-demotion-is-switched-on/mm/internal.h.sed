@@ -1,0 +1,3 @@
+# unless: mm/memory-tiers.c: \bkswapd_(failures|clear_hopeless)\b
+/^extern int find_next_best_node(/a\
+void demotion_retry_kswapd(void);

@@ -1,0 +1,13 @@
+// where: ^static .*\bnode_demotion\b
+// unless: \bkswapd_clear_hopeless\b|atomic_set\(&pgdat->kswapd_failures
+
+@store@
+identifier f =~ "demotion_enabled_store$";
+@@
+f(...) {
+<+...
++	demotion_retry_kswapd();
++
+ return count;
+...+>
+}

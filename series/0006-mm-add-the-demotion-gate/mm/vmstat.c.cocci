@@ -1,0 +1,32 @@
+// where: mm/memory-tiers.c: ^static .*\bnode_demotion\b
+
+@header@
+@@
++#include <linux/demotion_gate.h>
+ #include <linux/memory-tiers.h>
+
+@online@
+@@
+vmstat_cpu_online(...) {
+...
++	demotion_gate_cpu_event();
+ return 0;
+}
+
+@dead@
+identifier node, node_cpus;
+@@
+vmstat_cpu_dead(...) {
+...
+-	if (!cpumask_empty(node_cpus))
+-		return 0;
+-	node_clear_state(node, N_CPU);
+-	memtier_refresh_toptier();
++	if (cpumask_empty(node_cpus)) {
++		node_clear_state(node, N_CPU);
++		memtier_refresh_toptier();
++	}
++
++	demotion_gate_cpu_event();
+ return 0;
+}

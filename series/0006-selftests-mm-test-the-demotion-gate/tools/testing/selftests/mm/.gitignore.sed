@@ -1,2 +1,0 @@
-/^compaction_test$/a\
-demotion_gate

@@ -1,2 +1,0 @@
-/^F:	mm\/demotion_gate\.c$/a\
-F:	mm/tests/demotion_gate_kunit.c

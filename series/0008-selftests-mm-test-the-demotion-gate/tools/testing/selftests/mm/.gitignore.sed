@@ -1,0 +1,3 @@
+# where: ^compaction_test$
+/^compaction_test$/a\
+demotion_gate
