@@ -56,9 +56,8 @@ def nodelist_deadlock(machine: Guest) -> str:
 
 def wrong_promotion(machine: Guest) -> str:
     """A slow node has got a CPU: nothing is to be promoted from it any more."""
-    machine.sh(
-        f"echo 2 >{TIERING}; cd /sys/kernel/debug/sched/numa_balancing; echo 100 >scan_delay_ms; echo 100 >scan_period_min_ms"
-    )
+    machine.sh(f"echo 2 >{TIERING}; cd /sys/kernel/debug/sched/numa_balancing; "
+               "echo 100 >scan_delay_ms; echo 100 >scan_period_min_ms")  # fmt: skip
     machine.sh("taskset 1 pages use 1 32 25", timeout=90)
     before = vmstat(machine, "pgpromote_success")
     if not before:
@@ -155,6 +154,7 @@ def both(results: Results, kernel: Kernel, logs: Path) -> None:
             continue
         with results.case(f"{name}, seen on the stock kernel"):
             if not seen(kernel, "stock", fault, logs / f"fix-{fault.slug}-stock.console"):
-                raise LabError(name, expected="the fault on the stock kernel, or this test proves nothing", found="none",
-                               do="repeat it; if the tree has a fix of its own, say so in lab/checks/fixes.py")  # fmt: skip
+                expected = "the fault on the stock kernel, or this test proves nothing"
+                do = "repeat it; if the tree has a fix of its own, say so in lab/checks/fixes.py"
+                raise LabError(name, expected=expected, found="none", do=do)
         gone(results, kernel, logs, fault)

@@ -130,7 +130,7 @@ def patches(kernel: Kernel, results: Results) -> None:
 
 def object_of(path: str, texts: Mapping[str, bytes], prefer: Iterable[str]) -> str:
     """Which object shows whether a C file or header compiles: its own, or that of a file which includes it."""
-    header = path.removeprefix("include/") if path.endswith(".h") else path.rpartition("/")[2]
+    header = path.removeprefix("include/") if path.startswith("include/") else path.rpartition("/")[2]
     included = re.compile(rf'^#include ["<](?:\S*/)?{re.escape(header)}[">]', re.M)
     for user in (*prefer, *texts):
         if user.endswith(".c") and user != path and included.search(texts[user].decode(errors="replace")):

@@ -142,7 +142,9 @@ CHECKS: dict[str, Check] = {
         "debug", lambda results, kernel, logs, seed: storm.run(results, kernel, "debug", logs, STORM_SECONDS, seed)
     ),
     "races": Check("kcsan", storm.races),
-    "semantics": Check("plain", lambda results, kernel, *_: lint.semantic(kernel, build.source(kernel, "series"), results)),
+    "semantics": Check(
+        "plain", lambda results, kernel, *_: lint.semantic(kernel, build.source(kernel, "series"), results)
+    ),
     **{f"fix {fault.name}": fixed(fault) for fault in fixes.FAULTS},
 }
 

@@ -52,8 +52,8 @@ def size(path: Path) -> int:
 
 def parser() -> argparse.ArgumentParser:
     words = argparse.ArgumentParser(prog="python3 -m lab.kernels.prune", description=__doc__)
-    words.add_argument("--days", type=count, default=30, help="what was not used for so long goes (default %(default)s)")
-    words.add_argument("--all", action="store_true", help="all goes, ccache's objects as well; nothing is lost but time")
+    words.add_argument("--days", type=count, default=30, help="what was not used for so long (default %(default)s)")
+    words.add_argument("--all", action="store_true", help="all goes, ccache's objects too; nothing is lost but time")
     return words
 
 

@@ -30,7 +30,7 @@ class Kernel:
     name: str
     source: Path
     cache: Path  # object directories and working copies, shared by all checkouts of this repository
-    # Its series as files, where that is not to be rendered: it has been, or is the first commit, or has a fault planted.
+    # Its series as files, where that is not to be rendered: it has been, is the first commit, or has a planted fault.
     files: Mapping[str, bytes] | None = field(default=None, compare=False)
 
     @property

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
+import json
 import os
 import re
 import shutil
@@ -676,7 +677,23 @@ def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None 
         patches = Path(tmp) / "patches"
         git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--numbered", "--no-renames",
             *letter, "-o", patches, "base..series")
-        return replace(sorted(patches.iterdir()), out or kernel.build / "series")
+        if letter and is_git(kernel):
+            with (patches / "0000-cover-letter.patch").open("a") as file:
+                file.write(f"\nbase-commit: {git_source(kernel, 'rev-parse', 'HEAD').strip()}\n")
+        done = replace(sorted(patches.iterdir()), out or kernel.build / "series")
+    recipients(kernel, done)
+    return done
+
+
+def recipients(kernel: Kernel, patches: list[Path]) -> None:
+    """Whom to send the patches to, as settings: `git -c include.path=…/send-email.config send-email`."""
+    script = kernel.source / "scripts/get_maintainer.pl"
+    if not script.exists() or not (kernel.source / "MAINTAINERS").exists():
+        return
+    text = run([script, "--no-git", "--no-git-fallback", *(patch.absolute() for patch in patches)], cwd=kernel.source).stdout
+    found = re.findall(r"^(.*\S) \((maintainer|supporter|.*?)[:)]", text, re.M)
+    lines = [f"\t{'to' if role in ('maintainer', 'supporter') else 'cc'} = {json.dumps(who)}\n" for who, role in found]
+    (patches[0].parent / "send-email.config").write_text("[sendemail]\n" + "".join(sorted(lines, reverse=True)))
 
 
 def replace(patches: list[Path], out: Path) -> list[Path]:

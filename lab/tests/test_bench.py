@@ -11,6 +11,7 @@ import types
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -229,7 +230,7 @@ def test_nothing_prints_while_it_measures_and_the_block_is_the_same_for_all(kern
     for guest in kernel.played:
         assert guest.scripts[0].startswith("dmesg -n 1")
         toggles = [script for script in guest.scripts[1:] if re.match(r"toggle memory", script)]
-        assert len({re.search(r"--blocks (\d+)", script)[1] for script in toggles}) <= 1
+        assert len({each for script in toggles for each in re.findall(r"--blocks (\d+)", script)}) <= 1
 
 
 def test_node_is_looked_at_only_between_single_writes(kernel, tmp_path: Path) -> None:
@@ -306,7 +307,7 @@ def test_folder_is_that_of_the_stopped_run(kernel, monkeypatch: pytest.MonkeyPat
 
 
 def test_stress_ng_without_metrics_is_an_error() -> None:
-    guest = types.SimpleNamespace(sh=lambda *_, **__: types.SimpleNamespace(status=0, text="stress-ng: skipped\n"))
+    guest: Any = types.SimpleNamespace(sh=lambda *_, **__: types.SimpleNamespace(status=0, text="stress-ng: skipped\n"))
     with pytest.raises(LabError, match="memhotplug"):
         bench.memhotplug(bench.Slot(guest, SMALL, 4, "auto"))
 

@@ -139,7 +139,8 @@ def test_module_is_a_command(module: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def start(body: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
-    script = f"import time\nfrom argparse import ArgumentParser\nfrom lab.common import LabError, launch, say\ndef main(_):\n    {body}\nlaunch(main, ArgumentParser())"
+    script = "import time\nfrom argparse import ArgumentParser\nfrom lab.common import LabError, launch, say\n"
+    script += f"def main(_):\n    {body}\nlaunch(main, ArgumentParser())"
     command = [sys.executable, "-c", script]
     return subprocess.Popen(command, cwd=ROOT, text=True, stdout=stdout, stderr=subprocess.PIPE)
 
@@ -147,7 +148,8 @@ def start(body: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Pope
 @pytest.mark.parametrize("body, status, said", [
     ("say('done')", 0, ""),
     ("return 3", 3, ""),
-    ("raise LabError('x', expected='a', found='b', do='c')", 1, "error: x\n  expected: a\n  found:    b\n  do:       c\n"),
+    ("raise LabError('x', expected='a', found='b', do='c')", 1,
+     "error: x\n  expected: a\n  found:    b\n  do:       c\n"),
     ("open('/nowhere/x')", 1, "error: /nowhere/x: No such file or directory\n"),
     ("raise PermissionError(13, 'Permission denied', '/x')", 1, "error: /x: Permission denied\n"),
     ("raise KeyboardInterrupt", 130, "stopped; what is built and measured is kept\n"),

@@ -55,7 +55,8 @@ def test_the_series_is_not_reported(rendered, tmp_path: Path, name: str) -> None
 GATE, TIERS, MIGRATE = "mm/demotion_gate.c", "mm/memory-tiers.c", "mm/migrate.c"
 PLANTS = {  # a fault: on which tree, in which file, what becomes what, and what is said of the line marked with FAULT
     "rebuild in a CPU callback":
-        ("6.12", GATE, "\t\tdemotion_gate_build();\n}\n\nstatic int demotion_gate_memory", "\t\tdemotion_targets_build(); /* FAULT */\n}\n\nstatic int demotion_gate_memory",
+        ("6.12", GATE, "\t\tdemotion_gate_build();\n}\n\nstatic int demotion_gate_memory",
+         "\t\tdemotion_targets_build(); /* FAULT */\n}\n\nstatic int demotion_gate_memory",
          BYPASS),
     "the kernel's function in the tier code's notifier":
         ("6.12", TIERS, "\t\tdemotion_gate_node_event();", "\t\testablish_demotion_targets(); /* FAULT */", BYPASS),

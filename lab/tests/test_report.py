@@ -50,6 +50,7 @@ def test_claims_are_judged_by_the_numbers(run_dir: Path) -> None:
 
 def test_on_5_15_stock_is_expected_to_pay_for_every_cpu_event(run_dir: Path) -> None:
     plan = runs.load_plan(run_dir)
+    assert plan
     plan["kernel"]["keeper"] = "mm/migrate.c"
     runs.write_plan(run_dir, plan)
     found = outcomes(Analysis(run_dir))
@@ -109,7 +110,7 @@ def test_page_stands_alone_and_holds_everything(run_dir: Path) -> None:
     parser.feed(page)
     assert not parser.open and parser.links and all(link.startswith("data:") for link in parser.links)
     assert page.count("data:image/png") == len(pictures.PICTURES)
-    data = gzip.decompress(base64.b64decode(re.search(r"data:application/gzip;base64,([^\"]+)", page)[1]))
+    data = gzip.decompress(base64.b64decode(re.findall(r"data:application/gzip;base64,([^\"]+)", page)[0]))
     assert data == (run_dir / runs.DATA).read_bytes()
     for text in ("&#34;seed&#34;: 5", "CONFIG_NUMA=y", "qemu-system-x86_64 -kernel", "loglevel=5", "too noisy", "pass"):
         assert text in page, text
@@ -141,6 +142,7 @@ def test_answer_comes_from_the_data(run_dir: Path, capsys: pytest.CaptureFixture
 
 def test_emulated_times_are_no_times(run_dir: Path) -> None:
     plan = runs.load_plan(run_dir)
+    assert plan
     plan["commands"]["one stock"] += ["-accel", "tcg,thread=multi"]
     runs.write_plan(run_dir, plan)
     assert analysis.answer(Analysis(run_dir))[-1] == "Emulated: ratios, no times."
@@ -181,12 +183,14 @@ def test_floor_stands_beside_the_p(run_dir: Path, capsys: pytest.CaptureFixture[
 def test_pictures_say_what_is_better_and_what_they_cut(run_dir: Path) -> None:
     run = Analysis(run_dir)
     figure = pictures.plot_ratios(run)
+    assert figure
     labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert "one: stress-ng memhotplug, ops/s (better →)" in labels
     assert "one: CPU off + on, ms (← better)" in labels
 
     def cut(values: list[float]) -> list[str]:
         found = stats.compare(dict.fromkeys(range(4), 1.0), dict(enumerate(values)))
+        assert found
         result = Result(Key("one", "cpu", "cycle_ms"), "stock", "auto", found)
         axes = pictures.plt.figure().add_subplot()
         pictures._bar(axes, result, 0, pictures._ratio_axis(axes, [result], 0.1))
@@ -197,11 +201,13 @@ def test_pictures_say_what_is_better_and_what_they_cut(run_dir: Path) -> None:
 
 def test_tables_have_no_empty_column(run_dir: Path) -> None:
     run = Analysis(run_dir)
-    assert "failed" in report.counted(run).head and run.counted
+    before = report.counted(run)
+    assert before and "failed" in before.head and run.counted
     run.rows = [row for row in run.rows if row.result == stats.OK and row.metric != "counted_events_count"]
     del run.counted
-    assert {"failed", "waits*", "own waits*"}.isdisjoint(report.counted(run).head)
-    assert all(len(row) == len(report.counted(run).head) for row in report.counted(run).rows)
+    after = report.counted(run)
+    assert after and {"failed", "waits*", "own waits*"}.isdisjoint(after.head)
+    assert all(len(row) == len(after.head) for row in after.rows)
 
 
 def test_unfinished_run_says_so(run_dir: Path) -> None:
@@ -234,6 +240,7 @@ def test_reproduce_repeats_the_plan(run_dir: Path) -> None:
     away = subprocess.run([script], cwd=run_dir, capture_output=True, text=True)
     assert away.returncode and "top of the repository" in away.stderr
     plan = runs.load_plan(run_dir)
+    assert plan
     assert runs.design_of(plan) == SMALL and plan["seed"] == 5
 
 

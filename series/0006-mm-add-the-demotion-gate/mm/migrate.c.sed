@@ -3,7 +3,7 @@
 # gone: set_migration_target_nodes\(
 # gone: get_online_mems\(\) already
 # gone: Recalculate the target
-# gone: Reenable them
+# gone: targets\.  .*them\.
 /^#if defined(CONFIG_HOTPLUG_CPU)$/c\
 #ifdef CONFIG_DEMOTION_GATE
 s,^#endif /\* CONFIG_HOTPLUG_CPU \*/$,#endif /* CONFIG_DEMOTION_GATE */,
@@ -14,6 +14,6 @@ s,^#endif /\* CONFIG_HOTPLUG_CPU \*/$,#endif /* CONFIG_DEMOTION_GATE */,
 /^		 \* Recalculate the target nodes once the node$/,/^		 \* reaches its final state/c\
 		 * The node has reached its final state (online or\
 		 * offline), which may open or close the gate.
-/^		 \* MEM_GOING_OFFLINE disabled all the migration$/,/^		 \* targets\.  Reenable them\.$/c\
+/^		 \* MEM_GOING_OFFLINE disabled all the migration$/,/^		 \* targets\.  .*them\.$/c\
 		 * MEM_GOING_OFFLINE disabled all the targets,\
 		 * if the gate was open.

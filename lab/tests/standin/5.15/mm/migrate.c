@@ -87,7 +87,7 @@ static int __meminit migrate_on_reclaim_callback(struct notifier_block *self,
 	case MEM_CANCEL_OFFLINE:
 		/*
 		 * MEM_GOING_OFFLINE disabled all the migration
-		 * targets.  Reenable them.
+		 * targets.  Enable them.
 		 */
 		__set_migration_target_nodes();
 		break;
