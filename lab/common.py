@@ -109,7 +109,7 @@ def count(word: str) -> int:
 
 def launch(main: Callable[[argparse.Namespace], int | None], parser: argparse.ArgumentParser) -> NoReturn:
     """Run a command to its exit status. What the user or the machine can do to it is a message, not a traceback."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # ends what it runs, as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does, which the background ignores
     status = 1
     try:
         try:

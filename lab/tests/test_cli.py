@@ -142,7 +142,10 @@ def start(body: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Pope
     script = "import time\nfrom argparse import ArgumentParser\nfrom lab.common import LabError, launch, say\n"
     script += f"def main(_):\n    {body}\nlaunch(main, ArgumentParser())"
     command = [sys.executable, "-c", script]
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=stdout, stderr=subprocess.PIPE)
+    def hear() -> None:  # in the background of a shell, nobody does
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=stdout, stderr=subprocess.PIPE, preexec_fn=hear)
 
 
 @pytest.mark.parametrize("body, status, said", [
