@@ -27,7 +27,6 @@ UNIT_TESTS = "kunit.enable=1 kunit.autorun=1"  # KUnit waits to be asked, twice 
 WATCHED = 1000  # accesses: less is no look
 
 # Which selftest cases a topology cannot show, by a pattern of their names. What skips and is not in here has failed.
-NO_SECOND_NODE = "one node has memory"
 NO_CPUS_TO_EMPTY = "no node's CPUs can all go while another has some"
 NO_MOVABLE_NODE = "no node's memory can all go"
 NO_LOWER_TIER = "no node has a lower tier that stays"
@@ -37,10 +36,7 @@ MEMORY_NODE = (
 )
 DEMOTED = r"demotion_gate\.(pages_are_demoted|demotion_comes_back)"
 DECLARED: dict[str, dict[str, str]] = {
-    "one": {
-        r"demotion_gate\.(open_gate_gives_the_right_targets|round_trips_of_the_policy)": NO_SECOND_NODE,
-        CPU_NODE: NO_CPUS_TO_EMPTY, MEMORY_NODE: NO_MOVABLE_NODE, DEMOTED: NO_LOWER_TIER,
-    },
+    "one": {CPU_NODE: NO_CPUS_TO_EMPTY, MEMORY_NODE: NO_MOVABLE_NODE, DEMOTED: NO_LOWER_TIER},
     "two-socket": {MEMORY_NODE: NO_MOVABLE_NODE, DEMOTED: NO_LOWER_TIER},
     "tiered": {CPU_NODE: NO_CPUS_TO_EMPTY, MEMORY_NODE: NO_MOVABLE_NODE},
     "hot-add": {CPU_NODE: NO_CPUS_TO_EMPTY, DEMOTED: NO_LOWER_TIER},

@@ -690,7 +690,7 @@ def recipients(kernel: Kernel, patches: list[Path]) -> None:
     script = kernel.source / "scripts/get_maintainer.pl"
     if not script.exists() or not (kernel.source / "MAINTAINERS").exists():
         return
-    command = [script, "--no-git", "--no-git-fallback", *(patch.absolute() for patch in patches)]
+    command: list[str | Path] = [script, "--no-git", "--no-git-fallback", *(patch.absolute() for patch in patches)]
     text = run(command, cwd=kernel.source).stdout
     found = re.findall(r"^(.*\S) \((maintainer|supporter|.*?)[:)]", text, re.M)
     lines = [f"\t{'to' if role in ('maintainer', 'supporter') else 'cc'} = {json.dumps(who)}\n" for who, role in found]
