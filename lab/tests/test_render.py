@@ -648,11 +648,20 @@ STANDINS = {
     "6.18": ("common", "tiers", "mm-selftests", "7.x", "6.18"),
     "7.x": ("common", "tiers", "mm-selftests", "7.x"),
 }
+BEFORE_7 = {  # what 6.18 has in place of it
+    "next_demotion_node(int node, const nodemask_t *allowed_mask)": "next_demotion_node(int node)",
+    "kswapd_clear_hopeless(pgdat, KSWAPD_CLEAR_HOPELESS_OTHER)": "atomic_set(&pgdat->kswapd_failures, 0)",
+}
 
 
 def stand_in(name: str, place: Path) -> Kernel:
     for part in STANDINS[name]:
         shutil.copytree(Path(__file__).parent / "standin" / part, place / name, dirs_exist_ok=True)
+    if name == "6.18":
+        file = place / name / "mm/memory-tiers.c"
+        for new, old in BEFORE_7.items():
+            assert file.read_text().count(new) == 1
+            file.write_text(file.read_text().replace(new, old))
     return Kernel(name, place / name, place / f"{name}-cache")
 
 
