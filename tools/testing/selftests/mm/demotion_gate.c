@@ -414,7 +414,7 @@ static void expect_event(struct part *part, bool on, int error, long rebuilds)
 	} while ((ret == -EBUSY || ret == -EAGAIN || ret == -EINTR) &&
 		 ++tries < 20 && !usleep(200000));
 	if (ret != error)
-		fail("%s %s: %s\n", part_file(part), on ? "on" : "off", strerror(-ret));
+		fail("%d to %s: %s\n", on, part_file(part), strerror(-ret));
 	expect_rebuilds(before, rebuilds, part_file(part));
 }
 
