@@ -35,7 +35,7 @@ EXTRA = "CONFIG_KUNIT=y\nCONFIG_DEMOTION_GATE_KUNIT_TEST=y\n"
 # Unfinished work, and paths of one machine; the guest's own home is on none.
 LEFT = re.compile(r"(?:#|//|\*)\s*(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b|/ho[m]e/|/ro[o]t/(?!\.shrc)")
 SPELT_SO = "nd,ser,upto"  # of ours and the kernel's, which codespell takes for misspelt ones
-NOT_FOR_TOOLS = ("misc/minmax.cocci",)  # their reports would have programs use what only the kernel has
+NOT_FOR_TOOLS = ("api/string_choices.cocci", "misc/minmax.cocci")  # their reports would have programs use what only the kernel has
 LICENSED = (".c", ".h", ".py", ".sh", ".config", ".rst", ".cocci", ".toml")
 
 
