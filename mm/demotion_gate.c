@@ -7,18 +7,11 @@
  * CONFIG_NUMA have one node, hence nowhere to demote to. While the gate is
  * closed nothing is built and nobody is given a target.
  *
- * Locks, outermost first:
- *
- *	cpus_read_lock()
- *	  get_online_mems()
- *	    demotion_gate_lock
- *	      the lock of the tier code, where it has one
- *
- * CPU hotplug excludes memory hotplug and both exclude policy writers, which
- * hold the two read locks. This is what protects all of the state below;
- * demotion_gate_lock is what policy writers need against each other. The key
- * is flipped by policy writers, by the memory notifier for a node that comes
- * or goes, and once at boot. CPU callbacks run below cpus_write_lock(): they
+ * Locks, outermost first: cpus_read_lock(), get_online_mems(),
+ * demotion_gate_lock, the lock of the tier code. CPU hotplug excludes memory
+ * hotplug and both exclude policy writers, which hold the two read locks. This
+ * protects all of the state below; demotion_gate_lock is what policy writers
+ * need against each other. CPU callbacks run below cpus_write_lock(): they
  * never flip the key, and see a stable one.
  */
 #define pr_fmt(fmt) "demotion_gate: " fmt
@@ -53,10 +46,8 @@ DEFINE_STATIC_KEY_FALSE(demotion_gate_key);
 
 static DEFINE_MUTEX(demotion_gate_lock);
 static enum demotion_gate_policy demotion_gate_policy = DEMOTION_GATE_AUTO;
-
 /* node_states[N_CPU] as the last build saw it. */
 static nodemask_t demotion_built_cpu_nodes;
-/* Since boot. */
 static unsigned long demotion_rebuilds;
 
 /* Does @policy want the gate open with @memory_nodes nodes in N_MEMORY? */
@@ -95,10 +86,6 @@ static void demotion_gate_build(void)
 /*
  * Make the key follow the policy and the number of nodes with memory, and the
  * targets the key. @build has them built also if the gate was open before.
- *
- * static_branch_enable() and static_branch_disable() would take
- * cpus_read_lock() a second time, and deadlock if a CPU-hotplug writer waits
- * in between.
  */
 static void demotion_gate_update(bool build)
 {
@@ -109,29 +96,39 @@ static void demotion_gate_update(bool build)
 	lockdep_assert_held(&demotion_gate_lock);
 	lockdep_assert_cpus_held();
 
+	/* Callers hold cpus_read_lock(): to take it twice can deadlock. */
 	if (was_open && !open) {
-		/*
-		 * The key first: readers stop looking at once, and what they
-		 * could have seen of the clearing does not matter.
-		 */
+		/* The key first: readers stop looking at once. */
 		static_branch_disable_cpuslocked(&demotion_gate_key);
 		demotion_targets_clear();
-	}
-	if (open && !was_open)
+	} else if (open && !was_open) {
 		static_branch_enable_cpuslocked(&demotion_gate_key);
-	if (open && (build || !was_open))
 		demotion_gate_build();
-	/* Without targets, a kswapd may have given up meanwhile. */
-	if (open && !was_open)
+		/* Without targets, a kswapd may have given up meanwhile. */
 		demotion_retry_kswapd();
+	} else if (open && build) {
+		demotion_gate_build();
+	}
+}
+
+static void demotion_gate_set_policy(enum demotion_gate_policy policy,
+				     bool build)
+{
+	cpus_read_lock();
+	get_online_mems();
+	mutex_lock(&demotion_gate_lock);
+	WRITE_ONCE(demotion_gate_policy, policy);
+	demotion_gate_update(build);
+	mutex_unlock(&demotion_gate_lock);
+	put_online_mems();
+	cpus_read_unlock();
 }
 
 /**
  * demotion_gate_node_event() - A node got its first or lost its last memory
  *
- * Also to be called if a node keeps its last memory, where the targets were
- * disabled when it was about to lose it. With 'always', the gate's own memory
- * notifier, which runs after this, builds: each event builds once.
+ * Also if it keeps its last memory after all, where the targets were disabled
+ * when it was about to lose it.
  *
  * Context: The tier code's memory notifier, without the lock of the tier code.
  *	    Waits for an RCU grace period if the targets are built.
@@ -139,6 +136,7 @@ static void demotion_gate_update(bool build)
 void demotion_gate_node_event(void)
 {
 	mutex_lock(&demotion_gate_lock);
+	/* With 'always' it is the gate's own notifier, run later, that builds. */
 	demotion_gate_update(demotion_gate_policy != DEMOTION_GATE_ALWAYS);
 	mutex_unlock(&demotion_gate_lock);
 }
@@ -155,16 +153,9 @@ void __demotion_gate_cpu_event(void)
 static int demotion_gate_memory_callback(struct notifier_block *self,
 					 unsigned long action, void *arg)
 {
-	if (demotion_gate_policy != DEMOTION_GATE_ALWAYS)
-		return NOTIFY_OK;
-
-	switch (action) {
-	case MEM_ONLINE:
-	case MEM_OFFLINE:
-	case MEM_CANCEL_OFFLINE:
+	if (demotion_gate_policy == DEMOTION_GATE_ALWAYS &&
+	    action & (MEM_ONLINE | MEM_OFFLINE | MEM_CANCEL_OFFLINE))
 		demotion_gate_build();
-		break;
-	}
 
 	return NOTIFY_OK;
 }
@@ -211,15 +202,7 @@ static ssize_t policy_store(struct kobject *kobj, struct kobj_attribute *attr,
 	if (policy < 0)
 		return -EINVAL;
 
-	cpus_read_lock();
-	get_online_mems();
-	mutex_lock(&demotion_gate_lock);
-	WRITE_ONCE(demotion_gate_policy, policy);
-	demotion_gate_update(false);
-	mutex_unlock(&demotion_gate_lock);
-	put_online_mems();
-	cpus_read_unlock();
-
+	demotion_gate_set_policy(policy, false);
 	return count;
 }
 
@@ -263,14 +246,8 @@ static int __init demotion_gate_init(void)
 	/* After the tier code's notifiers, which settle the tiers of a node. */
 	hotplug_memory_notifier(demotion_gate_memory_callback, 0);
 
-	cpus_read_lock();
-	get_online_mems();
-	mutex_lock(&demotion_gate_lock);
 	/* An early node may have opened the gate before all were in tiers. */
-	demotion_gate_update(true);
-	mutex_unlock(&demotion_gate_lock);
-	put_online_mems();
-	cpus_read_unlock();
+	demotion_gate_set_policy(demotion_gate_policy, true);
 
 	debugfs_create_ulong("rebuilds", 0444,
 			     debugfs_create_dir("demotion_gate", NULL),

@@ -79,8 +79,8 @@ PLANTS = {  # a fault: on which tree, in which file, what becomes what, and what
     "flip in a CPU callback":
         ("5.15", MIGRATE, "\tdemotion_gate_cpu_event();", "\tstatic_branch_inc(&other); /* FAULT */", FLIP),
     "flip in a memory notifier":
-        ("6.12", GATE, "\t\tdemotion_gate_build();\n\t\tbreak;",
-         "\t\tstatic_key_slow_dec(&other.key); /* FAULT */\n\t\tbreak;", FLIP),
+        ("6.12", GATE, "\t\tdemotion_gate_build();\n\n\treturn NOTIFY_OK;",
+         "\t\tstatic_key_slow_dec(&other.key); /* FAULT */\n\n\treturn NOTIFY_OK;", FLIP),
     "flip in the tier code's notifier":
         ("5.15", MIGRATE, "\t\tdemotion_gate_node_event();", "\t\tstatic_key_enable(&other.key); /* FAULT */", FLIP),
 }  # fmt: skip

@@ -1,5 +1,3 @@
 # unless: ^F:\tmm/memory-tiers\.c$
 /^F:	Documentation\/ABI\/testing\/sysfs-kernel-mm-numa-demotion-gate$/i\
 F:	Documentation/ABI/testing/sysfs-devices-node-demotion-targets
-/^F:	include\/linux\/demotion_gate\.h$/i\
-F:	drivers/base/node_demotion.c

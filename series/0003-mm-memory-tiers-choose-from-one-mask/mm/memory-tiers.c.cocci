@@ -18,8 +18,8 @@ next_demotion_node(...) {
  rcu_read_lock();
 +	/*
 +	 * node_random() reads the mask more than once, and would return
-+	 * MAX_NUMNODES for one that is cleared in between. The barrier keeps
-+	 * the compiler from reading the original again.
++	 * MAX_NUMNODES for one that is cleared in between. barrier() keeps
++	 * the compiler from doing the same.
 +	 */
 +	preferred = data_race(nd->preferred);
 +	barrier();

@@ -20,10 +20,7 @@ node_is_toptier(...) {
 iterator name for_each_node_state;
 @@
 +/**
-+ * memtier_refresh_toptier() - Find out which tiers are top tier
-+ *
-+ * The slowest tier that has a CPU, and all that are faster. Promotion is from
-+ * the others.
++ * memtier_refresh_toptier() - Find the slowest tier that has a CPU
 + *
 + * Context: CPU or memory hotplug, or cpus_read_lock() held: nothing else keeps
 + *	    two callers apart. Takes no lock and does not sleep.

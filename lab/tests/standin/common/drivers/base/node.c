@@ -2,11 +2,7 @@
 #include <linux/node.h>
 #include <linux/cpu.h>
 
-static const struct attribute_group node_dev_group = {
-	.attrs = node_dev_attrs,
-};
-
-static const struct attribute_group *node_dev_groups[] = {
-	&node_dev_group,
+static struct attribute *node_dev_attrs[] = {
+	&dev_attr_vmstat.attr,
 	NULL
 };
