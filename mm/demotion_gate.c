@@ -154,7 +154,8 @@ static int demotion_gate_memory_callback(struct notifier_block *self,
 					 unsigned long action, void *arg)
 {
 	if (demotion_gate_policy == DEMOTION_GATE_ALWAYS &&
-	    action & (MEM_ONLINE | MEM_OFFLINE | MEM_CANCEL_OFFLINE))
+	    (action == MEM_ONLINE || action == MEM_OFFLINE ||
+	     action == MEM_CANCEL_OFFLINE))
 		demotion_gate_build();
 
 	return NOTIFY_OK;
