@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0
+"""KERNEL=latest: the newest kernel source that Debian has for its next release.
+
+The machine's apt stays as it is: lists and files are in the lab's cache, only the mirror and the keys are the machine's.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from pathlib import Path
+
+from lab.common import CACHE, LabError, locked, run, say
+
+SUITE = "trixie-backports"
+FOLDER = CACHE / "latest"
+FRESH = 86400  # s: how long the lists are good for
+OPTIONS = {
+    "Dir::Etc::SourceList": FOLDER / "sources.list",
+    "Dir::Etc::SourceParts": "/dev/null",
+    "Dir::State::Lists": FOLDER / "lists",
+    "Dir::Cache": FOLDER / "cache",
+    "APT::Sandbox::User": "root",  # the folder may be one that apt's own user can't enter
+    "Acquire::Languages": "none",
+    "Acquire::Retries": "3",
+}
+
+
+def _apt(program: str, *words: str, cwd: Path = FOLDER) -> str:
+    return run([program, *(f"-o{name}={value}" for name, value in OPTIONS.items()), *words], cwd=cwd).stdout
+
+
+def _mirror() -> str:
+    """Where this machine has Debian from."""
+    sites = run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"]).stdout.split()
+    return next((site for site in sites if site.rstrip("/").endswith("/debian")), "http://deb.debian.org/debian")
+
+
+def newest() -> tuple[str, Path]:
+    """Its X.Y, and its source as Debian packs it. Debian is asked once a day; what is older then goes."""
+    if not shutil.which("apt-get"):
+        expected, do = "a Debian system, whose mirror has it", "name a tree of your own with KSRC="
+        raise LabError("KERNEL=latest", expected=expected, found="no apt-get", do=do)
+    with locked(FOLDER / "lock"):
+        asked = FOLDER / "asked"
+        if not asked.exists() or time.time() - asked.stat().st_mtime > FRESH:
+            keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+            (FOLDER / "sources.list").write_text(f"deb [signed-by={keys}] {_mirror()} {SUITE} main\n")
+            for folder in ("lists/partial", "cache/archives/partial"):
+                (FOLDER / folder).mkdir(parents=True, exist_ok=True)
+            _apt("apt-get", "update")
+            asked.touch()
+        names = re.findall(r"^linux-source-(\d+)\.(\d+)$", _apt("apt-cache", "pkgnames", "linux-source-"), re.M)
+        if not names:
+            expected, do = f"linux-source-X.Y in {SUITE}", f"look at {FOLDER / 'sources.list'}"
+            raise LabError("KERNEL=latest", expected=expected, found="none", do=do)
+        version = ".".join(max(names, key=lambda name: [int(part) for part in name]))
+        package = f"linux-source-{version}"
+        found = re.search(rf"' ({package}_\S+)\.deb ", _apt("apt-get", "--print-uris", "download", package))
+        assert found, f"apt-get does not say where {package} is"
+        packed = FOLDER / f"{found[1]}.tar.xz"
+        if not packed.exists():
+            say(f"downloading {found[1]} from {SUITE}")
+            with tempfile.TemporaryDirectory(dir=FOLDER) as name:
+                scratch = Path(name)
+                _apt("apt-get", "download", package, cwd=scratch)
+                run(["dpkg-deb", "-x", *scratch.glob("*.deb"), scratch])
+                for old in FOLDER.glob("*.tar.xz"):
+                    old.unlink()
+                (scratch / "usr/src" / f"{package}.tar.xz").rename(packed)
+    return version, packed
