@@ -69,7 +69,7 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
             boots.topology_boot(results, kernel, "debug", topology, logs)
         boots.one_node(results, kernel, logs)
         faults.run(results, kernel, "debug", logs)
-        storm.run(results, kernel, "debug", logs, storm_seconds, seed)
+        storm.run(results, kernel, logs, storm_seconds, seed)
     if everything:
         say(f"\n== {kernel.name}: the slow part")
         boots.first_commit(results, kernel, logs)

@@ -139,7 +139,7 @@ CHECKS: dict[str, Check] = {
     "kasan one": booted("kasan", "one"),
     "parameter": Check("plain", boots.parameter),
     "storm": Check(
-        "debug", lambda results, kernel, logs, seed: storm.run(results, kernel, "debug", logs, STORM_SECONDS, seed)
+        "debug", lambda results, kernel, logs, seed: storm.run(results, kernel, logs, STORM_SECONDS, seed)
     ),
     "races": Check("kcsan", storm.races),
     "semantics": Check(
