@@ -69,7 +69,7 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
             boots.topology_boot(results, kernel, "debug", topology, logs)
         boots.one_node(results, kernel, logs)
         faults.run(results, kernel, "debug", logs)
-        storm.run(results, kernel, logs, storm_seconds, seed)
+        storm.run(results, kernel, logs, seed, storm_seconds)
     if everything:
         say(f"\n== {kernel.name}: the slow part")
         boots.first_commit(results, kernel, logs)
@@ -81,11 +81,6 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
         here.prove(results, kernel)
         fixes.both(results, kernel, logs)
         mutants.run(results, kernel, logs, seed)
-
-
-def no_tree(results: Results) -> None:
-    """5.15 is in no package: say so, unless a tree is given."""
-    results.skip("5.15", "no 5.15 tree (KSRC=)")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -103,7 +98,7 @@ def main(given: argparse.Namespace) -> int:
     units(results)
     kernels = trees.chosen(given)
     if len(kernels) > 1:
-        no_tree(results)
+        results.skip("5.15", "no 5.15 tree (KSRC=)")  # which is in no package
     for kernel in kernels:
         try:
             kernel_checks(results, kernel, given.all, given.seed, given.storm)

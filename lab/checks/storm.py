@@ -139,7 +139,7 @@ def every_policy(machine: Guest) -> None:
 
 
 def add_up(
-    kernel: Kernel, what: Storm, found: dict[str, int], dimms: Dimms, blocks: tuple[int, int], of_a_dimm: int, built: int
+    kernel: Kernel, what: Storm, found: dict[str, int], dimms: Dimms, blocks: tuple[int, int], per_dimm: int, built: int
 ) -> None:
     """No event has the targets built twice, with `always` each has them built, and with `auto` only a DIMM that comes.
 
@@ -147,7 +147,7 @@ def add_up(
     may or may not have been told to anyone, hence is one event or none. A policy that opens the gate is one rebuild.
     """
     refused, late = REFUSED_UNPLUG * (dimms.tries - dimms.unplugged), LATE_UNPLUG * dimms.unplugged
-    online = found["block_on"] + of_a_dimm * dimms.plugged
+    online = found["block_on"] + per_dimm * dimms.plugged
     least = found["cpu_off"] + found["cpu_on"] + 2 * online - (blocks[1] - blocks[0])
     most = least + found["refused"] + found["opening"] + refused + late
     if "policy" in what.workers:
@@ -174,8 +174,9 @@ def reclaims_on_request(kernel: Kernel) -> bool:
 def rage(machine: Guest, what: Storm, seconds: float, seed: int, words: str = "") -> tuple[dict[str, int], Dimms]:
     """The storm itself: what the workers counted, and what came from outside."""
     dimms = Dimms()
-    machine.sh(f"rm -f /run/storm.status; (storm --seconds {seconds:.0f} --seed {seed} --lock {BLOCK_LOCK} {words} "
-               f"{' '.join(what.workers)} >/run/storm.out 2>&1; echo $? >/run/storm.status) >/dev/null 2>&1 &")  # fmt: skip
+    command = f"storm --seconds {seconds:.0f} --seed {seed} --lock {BLOCK_LOCK} {words} {' '.join(what.workers)}"
+    script = f"rm -f /run/storm.status; ({command} >/run/storm.out 2>&1; echo $? >/run/storm.status) >/dev/null 2>&1 &"
+    machine.sh(script)
     end = time.monotonic() + seconds
     if what.topology == "hot-add":
         play_dimms(machine, dimms, random.Random(seed), end)
@@ -224,7 +225,7 @@ def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Sto
             expect("gate without the DIMM", 0, gate.state(machine)[1])
 
 
-def run(results: Results, kernel: Kernel, logs: Path, seconds: float, seed: int) -> None:
+def run(results: Results, kernel: Kernel, logs: Path, seed: int, seconds: float) -> None:
     """The storms, one boot for each machine, and in each random input for the policy: only its three words may do."""
     for topology in dict.fromkeys(each.topology for each in STORMS):
         name, log = f"{kernel.name} debug {topology} storm (seed {seed}):", logs / f"storm-debug-{topology}.console"
