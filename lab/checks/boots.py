@@ -35,13 +35,13 @@ MAY_SKIP = (  # the cases, the reason, the topologies
      "no node's memory can all go", ("one", "two-socket", "tiered")),
     (DEMOTED, "no node has a lower tier that stays", ("one", "two-socket", "hot-add")),
 )  # fmt: skip
-UNTIERED = {DEMOTED: "this kernel puts plain nodes into one tier, whatever the HMAT says"}
 
 
 def declared(kernel: Kernel, topology: str) -> dict[str, str]:
     """What may skip there."""
     found = {cases: why for cases, why, where in MAY_SKIP if topology in where}
-    return found if tells_tiers(kernel) else found | UNTIERED
+    untiered = {DEMOTED: "this kernel puts plain nodes into one tier, whatever the HMAT says"}
+    return found if tells_tiers(kernel) else found | untiered
 
 
 def tells_tiers(kernel: Kernel) -> bool:
@@ -100,14 +100,6 @@ def note_cases(results: Results, name: str, text: str, may_skip: dict[str, str])
     return len(cases)
 
 
-def run_selftest(results: Results, machine: Guest, name: str, may_skip: dict[str, str]) -> None:
-    text = machine.sh("demotion_gate", timeout=TEST_SECONDS, check=False).text
-    seen = note_cases(results, name, text, may_skip)
-    plan = re.search(r"^1\.\.(\d+)$", text, re.M)
-    with results.case(f"{name} selftest ran to its end"):
-        expect("results of the selftest, as its plan has them", int(plan[1]) if plan else "a plan", seen)
-
-
 def run_kunit(results: Results, machine: Guest, name: str) -> None:
     """The KUnit results of the boot."""
     text = machine.sh("cat /sys/kernel/debug/kunit/demotion_gate/results", check=False).text
@@ -122,9 +114,8 @@ def one_node(results: Results, kernel: Kernel, logs: Path, *, one_thread: bool =
     With `always`, each event builds and waits once. In a boot of its own: the unit tests would build.
     """
     name, log = f"{kernel.name} one node, traced from power-on:", logs / "one-node.console"
-    append = f"kunit.enable=0 {gate.TRACED}"
     script = "toggle cpu --cycles {0} >/dev/null && toggle memory --cycles {0} >/dev/null"
-    boot = series_boot(kernel, "debug", "one", log, append=append, one_thread=one_thread)
+    boot = series_boot(kernel, "debug", "one", log, append=f"kunit.enable=0 {gate.TRACED}", one_thread=one_thread)
     with (
         results.case(f"{name} no build, no wait, no message, 100 CPU and block cycles; with always, each event once"),
         boot as machine,
@@ -189,7 +180,10 @@ def topology_boot(
             with results.case(f"{name} builds follow the slow node's CPUs"):
                 slow_cpus_come(machine)
             machine.plug(node=2)
-        run_selftest(results, machine, name, declared(kernel, topology))
+        text = machine.sh("demotion_gate", timeout=TEST_SECONDS, check=False).text
+        seen, plan = note_cases(results, name, text, declared(kernel, topology)), re.search(r"^1\.\.(\d+)$", text, re.M)
+        with results.case(f"{name} selftest ran to its end"):
+            expect("results of the selftest, as its plan has them", int(plan[1]) if plan else "a plan", seen)
 
 
 def first_commit(results: Results, kernel: Kernel, logs: Path) -> None:

@@ -18,7 +18,6 @@ INJECT = "/sys/kernel/debug/notifier-error-inject/memory/actions/{}/error"
 BLOCK = "/sys/devices/system/memory/memory{}/state"
 ERROR, MESSAGE = -28, "No space left on device"  # one that hotplug itself does not give
 BUSY = ("Device or resource busy", "Resource temporarily unavailable")
-TRIES = 20
 MACHINES = (  # topology, the injector's priority, what is plugged
     ("one", 0, False),
     ("two-socket", 0, False),
@@ -40,7 +39,7 @@ def switch(machine: Guest, block: int, word: str) -> str:
 
 def event(machine: Guest, block: int, word: str, rebuilds: int = 0, error: str = "") -> None:
     """Switch a block: how often it has the targets built, and the error it must give."""
-    for _ in range(TRIES):
+    for _ in range(20):
         before = gate.rebuilds(machine)
         found = switch(machine, block, word)
         if found not in BUSY:  # pages in use for a moment: refused before anyone was told

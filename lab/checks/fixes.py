@@ -22,8 +22,6 @@ from lab.kernels.trees import Kernel
 TIERING = "/proc/sys/kernel/numa_balancing"
 DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
 CPU = "/sys/devices/system/cpu/cpu2/online"  # of the slow node
-MIB = 1 << 20
-SCAN_SECONDS = 30
 FULL_MIB = 445  # fills node 0 of `tiered` but for what it needs to go on
 
 
@@ -33,9 +31,9 @@ def vmstat(machine: Guest, name: str) -> int:
 
 def stale_access_time(machine: Guest) -> str:
     """Access times are left on a slow node's pages, its CPU comes, and then the pages are used."""
-    machine.sh(f"echo 2 >{TIERING}; (taskset 1 pages use 1 64 15 /run/go &); sleep {SCAN_SECONDS}", timeout=90)
+    machine.sh(f"echo 2 >{TIERING}; (taskset 1 pages use 1 64 15 /run/go &); sleep 30", timeout=90)
     machine.sh(f"echo 1 >{CPU}")
-    machine.plug(128 * MIB, 2)  # on the stock kernel it takes a node event for the tiers to be looked at again
+    machine.plug(128 << 20, 2)  # on the stock kernel it takes a node event for the tiers to be looked at again
     machine.sh(">/run/go; sleep 12")
     return ""
 

@@ -350,16 +350,14 @@ def run(kernel: Kernel, results: Results) -> None:
         coccicheck(kernel, tree, rendering, results)
 
 
-def parser() -> argparse.ArgumentParser:
-    return trees.command("lab.checks.lint", __doc__)
-
-
 def alone(check: Callable[[Kernel, Results], None], given: argparse.Namespace) -> int:
     """A check as a command of its own."""
     results = Results()
     check(trees.chosen(given)[0], results)
     return results.end()
 
+
+parser = functools.partial(trees.command, "lab.checks.lint", __doc__)
 
 if __name__ == "__main__":
     launch(functools.partial(alone, run), parser())

@@ -116,9 +116,7 @@ def run(kernel: Kernel, results: Results) -> None:
                 try_case(here, case, touched)
 
 
-def parser() -> argparse.ArgumentParser:
-    return trees.command("lab.checks.matrix", __doc__)
-
+parser = functools.partial(trees.command, "lab.checks.matrix", __doc__)
 
 if __name__ == "__main__":
     launch(functools.partial(lint.alone, run), parser())

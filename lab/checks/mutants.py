@@ -28,8 +28,6 @@ from lab.rendering import render
 
 TABLE = Path(__file__).resolve().with_name("mutants.toml")
 GATE_FILE = "mm/demotion_gate.c"
-TIERS_FILE = "mm/memory-tiers.c"
-KEEPER = "(keeper)"
 STORM_SECONDS = 60
 
 
@@ -70,7 +68,7 @@ def chosen(kernel: Kernel, only: Sequence[str] = ()) -> list[Mutant]:
         name = min(unknown)
         raise LabError(f"mutant {name}", expected=" or ".join(sorted(known)), found=name, do="check the name")
     told = boots.tells_tiers(kernel)
-    tiers = told and kernel.keeper == TIERS_FILE
+    tiers = told and kernel.keeper == "mm/memory-tiers.c"
     return [m for m in table() if (told >= m.targets and tiers >= m.tiers) and (not only or m.name in only)]
 
 
@@ -173,7 +171,7 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[
     """All mutants, or those that are named. A survivor is a failure."""
     mutants = chosen(kernel, only)
     rendered = render.render(kernel).files()
-    at = {KEEPER: kernel.keeper}
+    at = {"(keeper)": kernel.keeper}
     planted = {mutant: plant(mutant, at.get(mutant.file, mutant.file), rendered) for mutant in mutants}
     mine = build.beside(kernel, "mutants")
     logs.mkdir(parents=True, exist_ok=True)

@@ -114,28 +114,24 @@ def ended(machine: Guest) -> str:
     return text
 
 
-def policy_and_gate(machine: Guest) -> None:
+def every_policy(machine: Guest) -> None:
     """The gate is as the policy and the nodes have it; closed, there is no target; open, those of a new build."""
-    policy, is_open = gate.state(machine)
     ranges = re.findall(r"(\d+)-?(\d*)", machine.read("/sys/devices/system/node/has_memory"))
     memory = sum(int(last or first) - int(first) + 1 for first, last in ranges)
-    wanted = {"auto": int(memory > 1), "always": 1, "never": 0}[policy]
-    expect(f"gate, policy {policy}, {memory} nodes with memory", wanted, is_open)
-    now = gate.targets(machine)
-    none = dict.fromkeys(now, "")
-    if not is_open:
-        expect("targets with the gate closed", none, now)
-    gate.set_policy(machine, "never")
-    expect("targets under never", none, gate.targets(machine))
-    gate.set_policy(machine, policy)
-    expect("targets after a new build", now, gate.targets(machine))
-
-
-def every_policy(machine: Guest) -> None:
-    policy_and_gate(machine)
-    for policy in (*gate.POLICIES, "auto"):
+    for wanted in ("", *gate.POLICIES, "auto"):  # first, with the one that is set
+        if wanted:
+            gate.set_policy(machine, wanted)
+        policy, is_open = gate.state(machine)
+        opens = {"auto": int(memory > 1), "always": 1, "never": 0}[policy]
+        expect(f"gate, policy {policy}, {memory} nodes with memory", opens, is_open)
+        now = gate.targets(machine)
+        none = dict.fromkeys(now, "")
+        if not is_open:
+            expect("targets with the gate closed", none, now)
+        gate.set_policy(machine, "never")
+        expect("targets under never", none, gate.targets(machine))
         gate.set_policy(machine, policy)
-        policy_and_gate(machine)
+        expect("targets after a new build", now, gate.targets(machine))
 
 
 def add_up(
@@ -166,11 +162,6 @@ def demoted(machine: Guest) -> int:
     return sum(map(int, re.findall(r"^pgdemote_\w+ (\d+)$", machine.read("/proc/vmstat"), re.M)))
 
 
-def reclaims_on_request(kernel: Kernel) -> bool:
-    """Can a cgroup be told to give memory back? Filling a node instead has the kernel warn when a block must go."""
-    return any('"reclaim"' in file.read_text() for file in (kernel.source / "mm").glob("memcontrol*.c"))
-
-
 def rage(machine: Guest, what: Storm, seconds: float, seed: int, words: str = "") -> tuple[dict[str, int], Dimms]:
     """The storm itself: what the workers counted, and what came from outside."""
     dimms = Dimms()
@@ -191,7 +182,9 @@ def rage(machine: Guest, what: Storm, seconds: float, seed: int, words: str = ""
 
 def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Storm, seconds: float, seed: int) -> None:
     demotes = f"{name} pages were demoted meanwhile"
-    if "reclaim" in what.workers and not reclaims_on_request(kernel):
+    # Can a cgroup be told to give memory back? Filling a node instead has the kernel warn when a block must go.
+    on_request = any('"reclaim"' in file.read_text() for file in (kernel.source / "mm").glob("memcontrol*.c"))
+    if "reclaim" in what.workers and not on_request:
         results.skip(demotes, "this kernel's cgroups have no memory.reclaim")
         what = replace(what, workers=tuple(role for role in what.workers if role != "reclaim"))
     machine.sh("echo 1 >/sys/kernel/mm/numa/demotion_enabled")
