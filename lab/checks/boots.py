@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The tests that boot: the selftest and what only the outside can do, in every topology."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re
@@ -38,7 +36,6 @@ MAY_SKIP = (  # the cases, the reason, the topologies
 
 
 def declared(kernel: Kernel, topology: str) -> dict[str, str]:
-    """What may skip there."""
     found = {cases: why for cases, why, where in MAY_SKIP if topology in where}
     untiered = {DEMOTED: "this kernel puts plain nodes into one tier, whatever the HMAT says"}
     return found if tells_tiers(kernel) else found | untiered
@@ -101,7 +98,6 @@ def note_cases(results: Results, name: str, text: str, may_skip: dict[str, str])
 
 
 def run_kunit(results: Results, machine: Guest, name: str) -> None:
-    """The KUnit results of the boot."""
     text = machine.sh("cat /sys/kernel/debug/kunit/demotion_gate/results", check=False).text
     cases = "\n".join(line.strip() for line in text.splitlines() if line.startswith(" "))  # without the suite's own
     if not note_cases(results, f"{name} kunit", cases, {}):

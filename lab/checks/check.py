@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make check`: everything that can be tried, and a count of it."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import tempfile

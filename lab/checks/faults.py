@@ -4,8 +4,6 @@
 The kernel's memory-notifier error injector refuses an event; all who were told of it before hear that it is cancelled.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lab.checks.boots import quiet, series_boot, tells_tiers
@@ -131,7 +129,6 @@ def machine_faults(results: Results, machine: Guest, kernel: Kernel, name: str, 
 
 
 def run(results: Results, kernel: Kernel, variant: str, logs: Path, *, one_thread: bool = False) -> None:
-    """Cancelled events in every machine that has some to show."""
     for topology, priority, plugged in MACHINES:
         name = f"{kernel.name} {variant} {topology} faults{f' (injector first)' if priority else ''}:"
         log = logs / f"faults-{variant}-{topology}-{priority}.console"

@@ -4,8 +4,6 @@
 A fault that the stock kernel does not show has proved nothing about the series: that is a failure, or a declared skip.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable

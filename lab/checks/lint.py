@@ -4,8 +4,6 @@
 Everything that compiles does so in a tree and an object directory of its own, so that no kernel must be built anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -40,7 +38,6 @@ LICENSED = (".c", ".h", ".py", ".sh", ".config", ".rst", ".cocci", ".toml")
 
 
 def no_lines(what: str, lines: Iterable[str]) -> None:
-    """Fail with the lines unless there are none."""
     found = [line for line in lines if line.strip()]
     assert not found, "\n".join([f"{what}\n  expected: none\n  found:    {len(found)}", *found[:30]])
 
@@ -54,7 +51,6 @@ class Scratch:
         self.tree = self.place / "source"
 
     def lay(self, files: Mapping[str, bytes]) -> Path:
-        """Make the tree the stock tree with these files."""
         build.farm(self.stock, (self.kernel.cache / "stock.from").read_text(), self.tree, files)
         return self.tree
 
@@ -105,7 +101,6 @@ def compiler(name: str = "gcc") -> str:
 
 
 def patches(kernel: Kernel, results: Results) -> None:
-    """checkpatch, on each."""
     # The tree has no history in which to look for the commits that a message names.
     options = ["--strict", "--terse", "--show-types", "--no-summary", "--ignore", "UNKNOWN_COMMIT_ID"]
     with tempfile.TemporaryDirectory(prefix="lint-") as tmp:
@@ -115,9 +110,6 @@ def patches(kernel: Kernel, results: Results) -> None:
             with results.case(f"{kernel.name} checkpatch {patch.stem}"):
                 done = call(["perl", "scripts/checkpatch.pl", *options, patch], cwd=kernel.source, check=False)
                 no_lines("messages of checkpatch", done.stdout.replace(f"{tmp}/", "").splitlines())
-
-
-# --- Compiling, commit by commit -------------------------------------------------------------------------------------
 
 
 def in_kernel(path: str) -> bool:
@@ -253,9 +245,6 @@ def semantic(kernel: Kernel, tree: Path, results: Results) -> None:
         no_lines("reports", reports(SEMANTIC, [tree / path for path in sorted(listed)]))
 
 
-# --- What is written -------------------------------------------------------------------------------------------------
-
-
 def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results) -> None:
     """kernel-doc, the ABI files and MAINTAINERS, by the tree's own scripts."""
     new = list(rendering.origin)
@@ -294,7 +283,6 @@ def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results
 
 
 def written() -> list[Path]:
-    """All files of this repository."""
     listed = call(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=False)
     if not listed.returncode:
         return sorted({ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()})
@@ -338,7 +326,6 @@ def places(texts: Mapping[str, str], pattern: str, suffix: str = "") -> Iterator
 
 
 def run(kernel: Kernel, results: Results) -> None:
-    """All of it, for one kernel."""
     repository(results)
     rendering = render.render(kernel)
     patches(kernel, results)

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The configurations that the series must compile in: `python3 -m lab.checks.matrix`; only what it touches compiles."""
 
-from __future__ import annotations
-
-import argparse
 import functools
 import re
 import shutil
@@ -27,21 +24,17 @@ ALONG = {
     "DEBUG_FS": ("NOTIFIER_ERROR_INJECTION", "MEMORY_NOTIFIER_ERROR_INJECT"),
     "HOTPLUG_CPU": ("SUSPEND", "HIBERNATION", "PM_SLEEP"),
 }
+TOOLCHAINS: dict[str, tuple[str, tuple[str, ...]]] = {  # the compiler, and make's words beside it
+    "gcc": ("gcc", ()),
+    "clang": ("clang", ("LLVM=1",) if shutil.which("ld.lld") else ()),
+    "arm64": ("aarch64-linux-gnu-gcc", ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")),
+}
 GATE_OBJECT = "mm/demotion_gate.o"
 # What of the rebuild a kernel without it may not have.
 REBUILD = (
     r"demotion_(?:gate|targets|top_tier)|node_demotion|establish_"
     r"|set_migration_target_nodes|migrate_targets|migrate_on_reclaim|migration_(?:on|off)line_cpu"
 )
-
-
-def toolchain(name: str) -> tuple[str, tuple[str, ...]]:
-    """The program that it needs, and make's words for it."""
-    if name == "arm64":
-        program = "aarch64-linux-gnu-gcc"
-        return program, ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-", lint.compiler(program))
-    llvm = ("LLVM=1",) if name == "clang" and shutil.which("ld.lld") else ()
-    return name, (lint.compiler(name), *llvm)
 
 
 @dataclass(frozen=True)
@@ -82,7 +75,8 @@ def built(here: Scratch, objects: str, folders: Iterable[str]) -> set[str]:
 def try_case(here: Scratch, case: Case, touched: Iterable[str]) -> None:
     """Compile what a configuration has of the touched objects, and check that it has what it should."""
     kernel = here.kernel
-    program, words = toolchain(case.toolchain)
+    program, words = TOOLCHAINS[case.toolchain]
+    words = (lint.compiler(program), *words)
     if not shutil.which(program):
         raise LabError(case.name, expected=program, found="no such program", do="run `make setup`")
     # Each has an object directory of its own, for its host programs take longest.

@@ -6,8 +6,6 @@ objects of its own beside those of the kernel, is compiled, booted, and tested u
 a missing test.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os
@@ -48,7 +46,6 @@ class Mutant:
 
 @functools.cache
 def table() -> tuple[Mutant, ...]:
-    """All planted faults."""
     found, at = [], ""
     try:
         for name, words in tomllib.loads(TABLE.read_text()).items():
@@ -73,7 +70,6 @@ def chosen(kernel: Kernel, only: Sequence[str] = ()) -> list[Mutant]:
 
 
 def plant(mutant: Mutant, path: str, rendered: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The rendered files with this fault in them."""
     text = rendered[path].decode() if path in rendered else ""
     count = text.count(mutant.old)
     if count != 1:
@@ -159,7 +155,6 @@ def hunt(mutant: Mutant, attempt: Callable[[str], Sequence[str]]) -> Fate:
 
 
 def rows(fates: Sequence[Fate]) -> Iterator[str]:
-    """The table, in Markdown."""
     yield "| mutant | what it breaks | test that is there for it | test that caught it |"
     yield "|---|---|---|---|"
     for fate in fates:
@@ -205,7 +200,6 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[
         if fate.failures and not fate.as_named:
             say(f"      warning: not by {mutant.check}: {mutant.test}")
     report = kernel.build / "mutants.md"
-    report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text("\n".join(rows(fates)) + "\n")
     say(f"table: {os.path.relpath(report)}")
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Counting what passed, failed and was skipped, for every command that ends with `N passed, N failed`."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import time
@@ -37,7 +35,6 @@ class Results:
             self.show(f"FAIL  {name}{took}\n{indented(why)}")
 
     def skip(self, name: str, why: str) -> None:
-        """A skip that was declared beforehand."""
         self.skipped += 1
         self.show(f"skip  {name}: {why}")
 

@@ -4,8 +4,6 @@
 `lab/guests/storm.c` does it from inside, here is what comes from outside.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import time
@@ -71,33 +69,31 @@ class Dimms:
     tries: int = 0  # at unplugging
 
 
-def unplug(machine: Guest, dimms: Dimms, name: str) -> bool:
-    """Ask for it back. The guest may refuse: its pages can be busy, a block of it be offline already.
-
-    Meanwhile the workers are kept from memory blocks' files, for a reason that `lab/guests/storm.c` gives.
-    """
-    dimms.tries += 1
-    machine.sh(f"until mkdir {BLOCK_LOCK} 2>/dev/null; do usleep 5000; done")
-    try:
-        gone = not machine.remove_dimm(name, UNPLUG_SECONDS)
-    finally:
-        machine.sh(f"rmdir {BLOCK_LOCK}")
-    dimms.unplugged += gone
-    return gone
-
-
 def play_dimms(machine: Guest, dimms: Dimms, chance: random.Random, end: float) -> None:
-    """DIMMs come and go until the time is over; at the end there is none."""
+    """DIMMs come and go until the time is over; at the end there is none.
+
+    The guest may refuse to give one back: its pages can be busy, a block of it be offline already. While it is asked,
+    the workers are kept from memory blocks' files, for a reason that `lab/guests/storm.c` gives.
+    """
     while time.monotonic() < end:
         dimms.plugged += 1
         name = f"storm{dimms.plugged}"
         machine.add_dimm(name, DIMM, 1)  # and the guest is not waited for
         time.sleep(min(chance.uniform(0.5, 5), max(0.5, end - time.monotonic())))
         give_up = max(end, time.monotonic()) + 4 * UNPLUG_SECONDS
-        while not unplug(machine, dimms, name):
+        while True:
+            dimms.tries += 1
+            machine.sh(f"until mkdir {BLOCK_LOCK} 2>/dev/null; do usleep 5000; done")
+            try:
+                refusal = machine.remove_dimm(name, UNPLUG_SECONDS)
+            finally:
+                machine.sh(f"rmdir {BLOCK_LOCK}")
+            if not refusal:
+                break
             if time.monotonic() > give_up:
                 raise machine.error(f"the guest to give back {name} once the storm is over", "it does not")
             time.sleep(chance.uniform(0.1, 1))
+        dimms.unplugged += 1
         time.sleep(chance.uniform(0, 1))
 
 
