@@ -2,6 +2,7 @@
 """`make check`: everything that can be tried, and a count of it."""
 
 import argparse
+import itertools
 import sys
 import tempfile
 import time
@@ -72,9 +73,8 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
         say(f"\n== {kernel.name}: the slow part")
         boots.first_commit(results, kernel, logs)
         matrix.run(kernel, results)
-        for variant in ("kasan", "kcsan"):
-            for topology in guest.TOPOLOGIES:
-                boots.topology_boot(results, kernel, variant, topology, logs)
+        for variant, topology in itertools.product(("kasan", "kcsan"), guest.TOPOLOGIES):
+            boots.topology_boot(results, kernel, variant, topology, logs)
         storm.races(results, kernel, logs, seed)
         here.prove(results, kernel)
         fixes.both(results, kernel, logs)
