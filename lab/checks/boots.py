@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The tests that boot: the selftest and what only the outside can do, in every topology."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import re
@@ -27,27 +25,20 @@ UNIT_TESTS = "kunit.enable=1 kunit.autorun=1"  # KUnit waits to be asked, twice 
 WATCHED = 1000  # accesses: less is no look
 
 # Which selftest cases a topology cannot show, by a pattern of their names. What skips and is not in here has failed.
-NO_CPUS_TO_EMPTY = "no node's CPUs can all go while another has some"
-NO_MOVABLE_NODE = "no node's memory can all go"
-NO_LOWER_TIER = "no node has a lower tier that stays"
-CPU_NODE = r"demotion_gate\.cpus_leave_under_another_policy|policy\..*\.node_cpu_events"
-MEMORY_NODE = (
-    r"demotion_gate\.memory_leaves_under_another_policy|policy\..*\.(node_memory_events|cancelled_offline_of_a_node)"
-)
 DEMOTED = r"demotion_gate\.(pages_are_demoted|demotion_comes_back)"
-DECLARED: dict[str, dict[str, str]] = {
-    "one": {CPU_NODE: NO_CPUS_TO_EMPTY, MEMORY_NODE: NO_MOVABLE_NODE, DEMOTED: NO_LOWER_TIER},
-    "two-socket": {MEMORY_NODE: NO_MOVABLE_NODE, DEMOTED: NO_LOWER_TIER},
-    "tiered": {CPU_NODE: NO_CPUS_TO_EMPTY, MEMORY_NODE: NO_MOVABLE_NODE},
-    "hot-add": {CPU_NODE: NO_CPUS_TO_EMPTY, DEMOTED: NO_LOWER_TIER},
-    "slow-cpus": {},
-}  # fmt: skip
-UNTIERED = {DEMOTED: "this kernel puts plain nodes into one tier, whatever the HMAT says"}
+MAY_SKIP = (  # the cases, the reason, the topologies
+    (r"demotion_gate\.cpus_leave_under_another_policy|policy\..*\.node_cpu_events",
+     "no node's CPUs can all go while another has some", ("one", "tiered", "hot-add")),
+    (r"demotion_gate\.memory_leaves_under_another_policy|policy\..*\.(node_memory_events|cancelled_offline_of_a_node)",
+     "no node's memory can all go", ("one", "two-socket", "tiered")),
+    (DEMOTED, "no node has a lower tier that stays", ("one", "two-socket", "hot-add")),
+)  # fmt: skip
 
 
 def declared(kernel: Kernel, topology: str) -> dict[str, str]:
-    """What may skip there."""
-    return DECLARED[topology] | (UNTIERED if not tells_tiers(kernel) else {})
+    found = {cases: why for cases, why, where in MAY_SKIP if topology in where}
+    untiered = {DEMOTED: "this kernel puts plain nodes into one tier, whatever the HMAT says"}
+    return found if tells_tiers(kernel) else found | untiered
 
 
 def tells_tiers(kernel: Kernel) -> bool:
@@ -61,9 +52,9 @@ def boot_state(machine: Guest, nodes: int) -> None:
     With one node the log has no word of it. The key is looked at where it is asked for: these kernels are built for
     size, where a function that is only `inline` becomes a call.
     """
-    several = nodes > 1
-    expect("policy and gate", ("auto", int(several)), gate.state(machine))
-    expect("builds since boot", int(several), gate.rebuilds(machine))
+    several = int(nodes > 1)
+    expect("policy and gate", ("auto", several), gate.state(machine))
+    expect("builds since boot", several, gate.rebuilds(machine))
     if not several:
         expect("lines about demotion in the log", "", machine.sh("dmesg | grep -i demot", check=False).text)
     found = machine.sh("grep -w demotion_gate_is_open /proc/kallsyms", check=False).text
@@ -97,58 +88,46 @@ def note_cases(results: Results, name: str, text: str, may_skip: dict[str, str])
     """Each result in KTAP text is one of ours. How many there are."""
     cases = list(ktap(text))
     for case, state, why in cases:
-        reason = next((reason for key, reason in may_skip.items() if re.fullmatch(key, case)), "")
-        if state == "skip" and reason:
+        if state != "skip":
+            results.note(f"{name} {case}", state == "ok", why)
+        elif reason := next((reason for key, reason in may_skip.items() if re.fullmatch(key, case)), ""):
             results.skip(f"{name} {case}", reason)
         else:
-            undeclared = "skipped, which is not declared for this topology: " if state == "skip" else ""
-            results.note(f"{name} {case}", state == "ok", undeclared + why)
+            results.note(f"{name} {case}", False, f"skipped, which is not declared for this topology: {why}")
     return len(cases)
 
 
-def run_selftest(results: Results, machine: Guest, name: str, may_skip: dict[str, str]) -> None:
-    text = machine.sh("demotion_gate", timeout=TEST_SECONDS, check=False).text
-    seen = note_cases(results, name, text, may_skip)
-    plan = re.search(r"^1\.\.(\d+)$", text, re.M)
-    with results.case(f"{name} selftest ran to its end"):
-        expect("results of the selftest, as its plan has them", int(plan[1]) if plan else "a plan", seen)
-
-
 def run_kunit(results: Results, machine: Guest, name: str) -> None:
-    """The KUnit results of the boot."""
     text = machine.sh("cat /sys/kernel/debug/kunit/demotion_gate/results", check=False).text
     cases = "\n".join(line.strip() for line in text.splitlines() if line.startswith(" "))  # without the suite's own
     if not note_cases(results, f"{name} kunit", cases, {}):
         results.note(f"{name} kunit", False, f"no results in debugfs:\n{text}")
 
 
-def counted(machine: Guest, cycles: int = 100) -> None:
-    """A machine with one node, traced from its boot on: nothing is built and nothing waits while the gate is closed.
-
-    With `always`, each event builds and waits once.
-    """
-    script = "toggle cpu --cycles {0} >/dev/null && toggle memory --cycles {0} >/dev/null"
-    boot_state(machine, 1)
-    assert gate.waits(machine)[0], "tracing saw no grace period of anyone during boot: it was not on"
-    machine.sh(script.format(cycles), timeout=TEST_SECONDS)
-    expect("rebuilds, grace periods of the demotion code since power-on", (0, 0),
-           (gate.rebuilds(machine), gate.waits(machine)[1]))  # fmt: skip
-    gate.set_policy(machine, "always")
-    machine.sh(f"echo >{gate.TRACING}/trace")
-    before = gate.rebuilds(machine)
-    machine.sh(script.format(5), timeout=TEST_SECONDS)
-    built = gate.rebuilds(machine) - before
-    assert built >= 20, f"rebuilds grew by {built} with `always`, expected at least 20"
-    expect("grace periods of the demotion code with `always`", built, gate.waits(machine)[1])
-
-
 def one_node(results: Results, kernel: Kernel, logs: Path, *, one_thread: bool = False) -> None:
-    """What the gate is there for, in a boot of its own: the unit tests would build."""
+    """What the gate is there for: nothing is built and nothing waits while it is closed, from power-on.
+
+    With `always`, each event builds and waits once. In a boot of its own: the unit tests would build.
+    """
     name, log = f"{kernel.name} one node, traced from power-on:", logs / "one-node.console"
-    append = f"kunit.enable=0 {gate.TRACED}"
-    with results.case(f"{name} no build, no wait, no message, 100 CPU and block cycles; with always, each event once"):
-        with series_boot(kernel, "debug", "one", log, append=append, one_thread=one_thread) as machine:
-            counted(machine)
+    script = "toggle cpu --cycles {0} >/dev/null && toggle memory --cycles {0} >/dev/null"
+    boot = series_boot(kernel, "debug", "one", log, append=f"kunit.enable=0 {gate.TRACED}", one_thread=one_thread)
+    with (
+        results.case(f"{name} no build, no wait, no message, 100 CPU and block cycles; with always, each event once"),
+        boot as machine,
+    ):
+        boot_state(machine, 1)
+        assert gate.waits(machine)[0], "tracing saw no grace period of anyone during boot: it was not on"
+        machine.sh(script.format(100), timeout=TEST_SECONDS)
+        now = gate.rebuilds(machine), gate.waits(machine)[1]
+        expect("rebuilds, grace periods of the demotion code since power-on", (0, 0), now)
+        gate.set_policy(machine, "always")
+        machine.sh(f"echo >{gate.TRACING}/trace")
+        before = gate.rebuilds(machine)
+        machine.sh(script.format(5), timeout=TEST_SECONDS)
+        built = gate.rebuilds(machine) - before
+        assert built >= 20, f"rebuilds grew by {built} with `always`, expected at least 20"
+        expect("grace periods of the demotion code with `always`", built, gate.waits(machine)[1])
 
 
 def quiet(results: Results, name: str) -> contextlib.AbstractContextManager[None]:
@@ -180,8 +159,7 @@ def topology_boot(
     results: Results, kernel: Kernel, variant: str, topology: str, logs: Path, *, one_thread: bool = False
 ) -> None:
     """Everything that is tried in one boot."""
-    name = f"{kernel.name} {variant} {topology}:"
-    log = logs / f"{variant}-{topology}.console"
+    name, log = f"{kernel.name} {variant} {topology}:", logs / f"{variant}-{topology}.console"
     with quiet(results, name), series_boot(
         kernel, variant, topology, log, append=UNIT_TESTS, programs=[build.selftest(kernel)], one_thread=one_thread
     ) as machine:
@@ -198,7 +176,10 @@ def topology_boot(
             with results.case(f"{name} builds follow the slow node's CPUs"):
                 slow_cpus_come(machine)
             machine.plug(node=2)
-        run_selftest(results, machine, name, declared(kernel, topology))
+        text = machine.sh("demotion_gate", timeout=TEST_SECONDS, check=False).text
+        seen, plan = note_cases(results, name, text, declared(kernel, topology)), re.search(r"^1\.\.(\d+)$", text, re.M)
+        with results.case(f"{name} selftest ran to its end"):
+            expect("results of the selftest, as its plan has them", int(plan[1]) if plan else "a plan", seen)
 
 
 def first_commit(results: Results, kernel: Kernel, logs: Path) -> None:
@@ -219,9 +200,8 @@ def parameter(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
     given = [(value,) for value in (*gate.POLICIES[1:], *chance.sample(bad, 4))]
     for values in [*given, ("never", "nope"), ("never", "always")]:
         shown = " demotion_gate=".join(value if len(value) < 45 else value[:20] + "…" for value in values)
+        append, log = " ".join(f"demotion_gate={value}" for value in values), logs / "parameter.console"
         with results.case(f"{kernel.name} demotion_gate={shown}"):
-            log = logs / "parameter.console"
-            append = " ".join(f"demotion_gate={value}" for value in values)
             with guest.boot(build.image(kernel, "series"), "one", log=log, append=append) as machine:
                 policy = ["auto", *(value for value in values if value in gate.POLICIES)][-1]
                 expect("policy and gate", (policy, int(policy == "always")), gate.state(machine))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make check`: everything that can be tried, and a count of it."""
 
-from __future__ import annotations
-
 import argparse
+import itertools
 import sys
 import tempfile
 import time
@@ -69,23 +68,17 @@ def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int,
             boots.topology_boot(results, kernel, "debug", topology, logs)
         boots.one_node(results, kernel, logs)
         faults.run(results, kernel, "debug", logs)
-        storm.run(results, kernel, "debug", logs, storm_seconds, seed)
+        storm.run(results, kernel, logs, seed, storm_seconds)
     if everything:
         say(f"\n== {kernel.name}: the slow part")
         boots.first_commit(results, kernel, logs)
         matrix.run(kernel, results)
-        for variant in ("kasan", "kcsan"):
-            for topology in guest.TOPOLOGIES:
-                boots.topology_boot(results, kernel, variant, topology, logs)
+        for variant, topology in itertools.product(("kasan", "kcsan"), guest.TOPOLOGIES):
+            boots.topology_boot(results, kernel, variant, topology, logs)
         storm.races(results, kernel, logs, seed)
         here.prove(results, kernel)
         fixes.both(results, kernel, logs)
         mutants.run(results, kernel, logs, seed)
-
-
-def no_tree(results: Results) -> None:
-    """5.15 is in no package: say so, unless a tree is given."""
-    results.skip("5.15", "no 5.15 tree (KSRC=)")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -103,7 +96,7 @@ def main(given: argparse.Namespace) -> int:
     units(results)
     kernels = trees.chosen(given)
     if len(kernels) > 1:
-        no_tree(results)
+        results.skip("5.15", "no 5.15 tree (KSRC=)")  # which is in no package
     for kernel in kernels:
         try:
             kernel_checks(results, kernel, given.all, given.seed, given.storm)

@@ -1,14 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Memory hotplug that is called off half-way: what it must leave of the targets and the gate.
 
-The kernel's memory-notifier error injector refuses MEM_GOING_OFFLINE or MEM_GOING_ONLINE; all who were told before
-are then told that it is cancelled.
+The kernel's memory-notifier error injector refuses an event; all who were told of it before hear that it is cancelled.
 """
 
-from __future__ import annotations
-
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 from lab.checks.boots import quiet, series_boot, tells_tiers
@@ -18,10 +13,9 @@ from lab.guests.guest import Guest
 from lab.kernels.trees import Kernel
 
 INJECT = "/sys/kernel/debug/notifier-error-inject/memory/actions/{}/error"
-BLOCKS = "/sys/devices/system/memory"
+BLOCK = "/sys/devices/system/memory/memory{}/state"
 ERROR, MESSAGE = -28, "No space left on device"  # one that hotplug itself does not give
 BUSY = ("Device or resource busy", "Resource temporarily unavailable")
-TRIES = 20
 MACHINES = (  # topology, the injector's priority, what is plugged
     ("one", 0, False),
     ("two-socket", 0, False),
@@ -35,25 +29,15 @@ def look(machine: Guest) -> tuple[tuple[str, int], dict[int, str]]:
     return gate.state(machine), gate.targets(machine)
 
 
-@contextlib.contextmanager
-def refused(machine: Guest, action: str) -> Iterator[None]:
-    """Within this block the injector refuses the action."""
-    machine.sh(f"echo {ERROR} >{INJECT.format(action)}")
-    try:
-        yield
-    finally:
-        machine.sh(f"echo 0 >{INJECT.format(action)}")
-
-
 def switch(machine: Guest, block: int, word: str) -> str:
     """Write to a block's state; the error it gives, or nothing."""
-    output = machine.sh(f"echo {word} >{BLOCKS}/memory{block}/state", check=False, timeout=120)
+    output = machine.sh(f"echo {word} >{BLOCK.format(block)}", check=False, timeout=120)
     return output.text.rpartition(": ")[2].strip() if output.status else ""
 
 
-def expect_event(machine: Guest, block: int, word: str, error: str, rebuilds: int = 0) -> None:
-    """Switch a block: the error it must give, and how often it has the targets built."""
-    for _ in range(TRIES):
+def event(machine: Guest, block: int, word: str, rebuilds: int = 0, error: str = "") -> None:
+    """Switch a block: how often it has the targets built, and the error it must give."""
+    for _ in range(20):
         before = gate.rebuilds(machine)
         found = switch(machine, block, word)
         if found not in BUSY:  # pages in use for a moment: refused before anyone was told
@@ -63,95 +47,77 @@ def expect_event(machine: Guest, block: int, word: str, error: str, rebuilds: in
     expect(f"rebuilds by {word} of block {block}", rebuilds, gate.rebuilds(machine) - before)
 
 
-def movable(machine: Guest, node: int) -> list[int]:
-    """The blocks of a node that may go offline, the highest first: the kernel's own memory is mostly in low ones."""
+def cancelled(machine: Guest, block: int, word: str, rebuilds: int = 0) -> None:
+    """The injector refuses it: it is one event for an offline, none for an online, and all else stays as it was."""
+    inject = INJECT.format("MEM_GOING_OFFLINE" if word == "offline" else "MEM_GOING_ONLINE")
+    before, state = look(machine), machine.read(BLOCK.format(block))
+    machine.sh(f"echo {ERROR} >{inject}")
+    try:
+        event(machine, block, word, rebuilds, MESSAGE)
+    finally:
+        machine.sh(f"echo 0 >{inject}")
+    expect("policy and gate, targets", before, look(machine))
+    expect(f"state of block {block}", state, machine.read(BLOCK.format(block)))
+
+
+def movable(machine: Guest, node: int) -> dict[int, str]:
+    """The blocks of a node that may go offline, and what brings each back into its zone.
+
+    The highest come first: the kernel's own memory is mostly in low ones.
+    """
     script = f"""
     for path in /sys/devices/system/node/node{node}/memory[0-9]*; do
         [ "$(cat $path/state)" = online ] && echo "${{path##*memory}} $(cat $path/valid_zones)"
     done"""
     lines = (line.split() for line in machine.sh(script, check=False).text.splitlines())
-    return sorted((int(block) for block, *zones in lines if len(zones) == 1 and zones[0] != "none"), reverse=True)
+    found = {int(block): zones[0] for block, *zones in lines if len(zones) == 1 and zones[0] != "none"}
+    return {block: "online_movable" if found[block] == "Movable" else "online_kernel"
+            for block in sorted(found, reverse=True)}  # fmt: skip
 
 
-def online_word(machine: Guest, block: int) -> str:
-    """What brings a block back into the zone it is in."""
-    return "online_movable" if machine.read(f"{BLOCKS}/memory{block}/valid_zones") == "Movable" else "online_kernel"
-
-
-def find_block(machine: Guest, node: int) -> int:
-    """A block of this node that goes and comes back."""
-    for block in movable(machine, node):
-        word = online_word(machine, block)
+def find_block(machine: Guest, node: int) -> tuple[int, str]:
+    """A block of this node that goes and comes back, and what brings it back."""
+    for block, word in movable(machine, node).items():
         if not switch(machine, block, "offline") and not switch(machine, block, word):
-            return block
+            return block, word
     raise AssertionError(f"node {node} has no block that goes offline and online again")
-
-
-def cancelled_offline(machine: Guest, block: int, rebuilds: bool) -> None:
-    """It is one event, and all else stays as it was."""
-    before = look(machine)
-    with refused(machine, "MEM_GOING_OFFLINE"):
-        expect_event(machine, block, "offline", MESSAGE, rebuilds)
-    expect("policy and gate, targets", before, look(machine))
-    expect(f"state of block {block}", "online", machine.read(f"{BLOCKS}/memory{block}/state"))
-
-
-def cancelled_online(machine: Guest, block: int, word: str) -> None:
-    """A block that was offline stays so: no event at all."""
-    before = look(machine)
-    with refused(machine, "MEM_GOING_ONLINE"):
-        expect_event(machine, block, word, MESSAGE)
-    expect("policy and gate, targets", before, look(machine))
-
-
-def there_and_back(machine: Guest, block: int, always: bool) -> None:
-    """A block goes, is first refused when it comes back, and then not."""
-    word = online_word(machine, block)
-    expect_event(machine, block, "offline", "", always)
-    cancelled_online(machine, block, word)
-    expect_event(machine, block, word, "", always)
 
 
 def last_block(machine: Guest, kernel: Kernel, node: int, policy: str) -> None:
     """The same for the last block of a node, which takes the node's memory with it."""
-    last, *others = movable(machine, node)
-    word = online_word(machine, last)
+    blocks = movable(machine, node)
+    last, *others = blocks
     always, opened = policy == "always", look(machine)
     for block in others:
-        expect_event(machine, block, "offline", "", always)
+        event(machine, block, "offline", always)
     # Where the targets are in mm/migrate.c they were all disabled before the offline was refused.
     restored = policy == "auto" and kernel.keeper == "mm/migrate.c"
-    cancelled_offline(machine, last, always or restored)
+    cancelled(machine, last, "offline", always or restored)
     # Not refused it goes, and takes the gate with it under `auto`; and comes back, first refused, then not.
-    expect_event(machine, last, "offline", "", always)
+    event(machine, last, "offline", always)
     expect("policy and gate without the node", (policy, int(always)), gate.state(machine))
-    cancelled_online(machine, last, word)
-    expect_event(machine, last, word, "", always or policy == "auto")
+    cancelled(machine, last, blocks[last])
+    event(machine, last, blocks[last], always or policy == "auto")
     for block in others:
-        expect_event(machine, block, word, "", always)
+        event(machine, block, blocks[block], always)
     expect("policy and gate, targets, with the node back", opened, look(machine))
 
 
-def policies(machine: Guest) -> Iterator[str]:
-    """Each policy in turn; the default at the end, whatever happened."""
-    try:
-        for policy in gate.POLICIES:
-            gate.set_policy(machine, policy)
-            yield policy
-    finally:
-        gate.set_policy(machine, "auto")
-
-
 def machine_faults(results: Results, machine: Guest, kernel: Kernel, name: str, plugged: bool) -> None:
-    own = find_block(machine, 0)
-    for policy in policies(machine):
+    own, word = find_block(machine, 0)
+    for policy in gate.POLICIES:
+        gate.set_policy(machine, policy)
+        always = policy == "always"
         with results.case(f"{name} {policy}: a cancelled offline is one event and changes nothing"):
-            cancelled_offline(machine, own, policy == "always")
+            cancelled(machine, own, "offline", always)
         with results.case(f"{name} {policy}: a cancelled online is no event"):
-            there_and_back(machine, own, policy == "always")
+            event(machine, own, "offline", always)
+            cancelled(machine, own, word)
+            event(machine, own, word, always)
         if plugged:
             with results.case(f"{name} {policy}: a cancelled offline of a node's last block"):
                 last_block(machine, kernel, 1, policy)
+    gate.set_policy(machine, "auto")
     if plugged:
         with results.case(f"{name} the targets are those of a new build"):
             before = look(machine)
@@ -163,7 +129,6 @@ def machine_faults(results: Results, machine: Guest, kernel: Kernel, name: str, 
 
 
 def run(results: Results, kernel: Kernel, variant: str, logs: Path, *, one_thread: bool = False) -> None:
-    """Cancelled events in every machine that has some to show."""
     for topology, priority, plugged in MACHINES:
         name = f"{kernel.name} {variant} {topology} faults{f' (injector first)' if priority else ''}:"
         log = logs / f"faults-{variant}-{topology}-{priority}.console"

@@ -4,8 +4,6 @@
 A fault that the stock kernel does not show has proved nothing about the series: that is a failure, or a declared skip.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Callable
@@ -22,8 +20,6 @@ from lab.kernels.trees import Kernel
 TIERING = "/proc/sys/kernel/numa_balancing"
 DEMOTION = "/sys/kernel/mm/numa/demotion_enabled"
 CPU = "/sys/devices/system/cpu/cpu2/online"  # of the slow node
-MIB = 1 << 20
-SCAN_SECONDS = 30
 FULL_MIB = 445  # fills node 0 of `tiered` but for what it needs to go on
 
 
@@ -33,9 +29,9 @@ def vmstat(machine: Guest, name: str) -> int:
 
 def stale_access_time(machine: Guest) -> str:
     """Access times are left on a slow node's pages, its CPU comes, and then the pages are used."""
-    machine.sh(f"echo 2 >{TIERING}; (taskset 1 pages use 1 64 15 /run/go &); sleep {SCAN_SECONDS}", timeout=90)
+    machine.sh(f"echo 2 >{TIERING}; (taskset 1 pages use 1 64 15 /run/go &); sleep 30", timeout=90)
     machine.sh(f"echo 1 >{CPU}")
-    machine.plug(128 * MIB, 2)  # on the stock kernel it takes a node event for the tiers to be looked at again
+    machine.plug(128 << 20, 2)  # on the stock kernel it takes a node event for the tiers to be looked at again
     machine.sh(">/run/go; sleep 12")
     return ""
 
@@ -61,32 +57,24 @@ def wrong_promotion(machine: Guest) -> str:
     machine.sh("taskset 1 pages use 1 32 25", timeout=90)
     before = vmstat(machine, "pgpromote_success")
     if not before:
-        raise LabError("pages of the slow node", expected="to be promoted while it has no CPU", found="none was",
-                       do=f"read the console log {machine.log}")  # fmt: skip
+        raise machine.error("pages of the slow node to be promoted while it has no CPU", "none was", False)
     machine.sh(f"echo 1 >{CPU}; taskset 1 pages use 1 32 25", timeout=90)
     more = vmstat(machine, "pgpromote_success") - before
     return f"{more} pages promoted from a node with CPUs, after {before} before it had one" if more else ""
-
-
-def gave_up(machine: Guest) -> bool:
-    zone = machine.read("/proc/zoneinfo").split("Node 1,")[0]
-    return bool(re.search(r"DMA32.*?node_unreclaimable:\s+1", zone, re.S))
 
 
 def never_demoted(machine: Guest) -> str:
     """Node 0 is full and its kswapd has given up, then demotion is switched on."""
     machine.sh(f"echo 0 >{DEMOTION}; pages keep 0 {FULL_MIB} 0", timeout=90)
     for _ in range(40):
-        if gave_up(machine):
+        if re.search(r"DMA32.*?node_unreclaimable:\s+1", machine.read("/proc/zoneinfo").split("Node 1,")[0], re.S):
             break
         machine.sh("pages keep 0 1 100000")
     else:
-        raise LabError("kswapd of node 0", expected="to give up on a full node", found="it did not",
-                       do=f"read the console log {machine.log}")  # fmt: skip
+        raise machine.error("kswapd of node 0 to give up on a full node", "it did not", False)
     time.sleep(1)
     machine.sh(f"echo 1 >{DEMOTION}; pages keep 0 40 50000", timeout=90)
-    demoted = vmstat(machine, "pgdemote_kswapd")
-    return "" if demoted else "kswapd demoted nothing under pressure of 40 MiB"
+    return "" if vmstat(machine, "pgdemote_kswapd") else "kswapd demoted nothing under pressure of 40 MiB"
 
 
 @dataclass(frozen=True)
@@ -96,64 +84,53 @@ class Fault:
     name: str
     topology: str
     show: Callable[[Guest], str]
-    needs: str  # what a tree has that can have it: a file and a pattern
+    file: str  # has the pattern in a tree that can have the fault
+    pattern: str
     crash: str = ""  # where the guest dies of it
-
-    @property
-    def slug(self) -> str:
-        return re.sub(r"\W+", "-", self.name)
-
-    def absent(self, kernel: Kernel) -> str:
-        """Why this kernel can't have it."""
-        path, _, pattern = self.needs.partition(": ")
-        file = kernel.source / path
-        text = file.read_text() if file.exists() else ""
-        return "" if re.search(pattern, text) else f"nothing in {path} of this kernel matches {pattern}"
 
 
 FAULTS = (
-    Fault("a cpupid that is an access time", "slow-cpus", stale_access_time, r"kernel/sched/fair.c: cpupid_valid",
+    Fault("a cpupid that is an access time", "slow-cpus", stale_access_time, "kernel/sched/fair.c", "cpupid_valid",
           "task_numa_fault|should_numa_migrate_memory"),
     Fault("a nodelist that is read while its tier goes", "hot-add", nodelist_deadlock,
-          r"mm/memory-tiers.c: destroy_memory_tier"),
+          "mm/memory-tiers.c", "destroy_memory_tier"),
     Fault("promotion from a node that has got a CPU", "slow-cpus", wrong_promotion,
-          r"mm/memory-tiers.c: mt_calc_adistance"),
+          "mm/memory-tiers.c", "mt_calc_adistance"),
     Fault("demotion switched on after kswapd gave up", "tiered", never_demoted,
-          r"mm/vmscan.c: pgdat->kswapd_failures = 0"),
+          "mm/vmscan.c", "pgdat->kswapd_failures = 0"),
 )  # fmt: skip
 
 
-def seen(kernel: Kernel, which: str, fault: Fault, log: Path) -> str:
+def seen(kernel: Kernel, which: str, fault: Fault, logs: Path) -> str:
     """What a guest shows. One that has crashed as it must ends with an error, and one that hangs does not power off."""
-    found = ""
+    found, log = "", logs / f"fix-{fault.name.replace(' ', '-')}-{which}.console"
     try:
         words = "panic_on_warn=0 oops=panic kunit.enable=0"
-        image = build.image(kernel, which)
-        with guest.boot(image, fault.topology, log=log, append=words) as machine:
+        with guest.boot(build.image(kernel, which), fault.topology, log=log, append=words) as machine:
             found = fault.show(machine)
     except LabError as error:
-        crash = re.search(fault.crash, str(error)) if fault.crash else None
-        if not (found or crash):
+        if fault.crash and (crash := re.search(fault.crash, str(error))):
+            found = found or f"the guest died in {crash[0]}"
+        if not found:
             raise
-        return found or f"the guest died in {crash[0]}" if crash else found
     return found
 
 
 def gone(results: Results, kernel: Kernel, logs: Path, fault: Fault) -> None:
     name = f"{kernel.name}: {fault.name}"
     with results.case(f"{name}, gone with the series"):
-        if found := seen(kernel, "series", fault, logs / f"fix-{fault.slug}-series.console"):
+        if found := seen(kernel, "series", fault, logs):
             raise LabError(name, expected="no fault with the series", found=found, do="the fix has come undone")
 
 
 def both(results: Results, kernel: Kernel, logs: Path) -> None:
     for fault in FAULTS:
-        name = f"{kernel.name}: {fault.name}"
-        if why := fault.absent(kernel):
-            results.skip(name, why)
+        name, file = f"{kernel.name}: {fault.name}", kernel.source / fault.file
+        if not (file.exists() and re.search(fault.pattern, file.read_text())):
+            results.skip(name, f"nothing in {fault.file} of this kernel matches {fault.pattern}")
             continue
         with results.case(f"{name}, seen on the stock kernel"):
-            if not seen(kernel, "stock", fault, logs / f"fix-{fault.slug}-stock.console"):
+            if not seen(kernel, "stock", fault, logs):
                 expected = "the fault on the stock kernel, or this test proves nothing"
                 do = "repeat it; if the tree has a fix of its own, say so in lab/checks/fixes.py"
                 raise LabError(name, expected=expected, found="none", do=do)

@@ -4,8 +4,6 @@
 Everything that compiles does so in a tree and an object directory of its own, so that no kernel must be built anew.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -14,9 +12,8 @@ import re
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from lab.checks.results import Results, Skip, expect
@@ -35,68 +32,62 @@ EXTRA = "CONFIG_KUNIT=y\nCONFIG_DEMOTION_GATE_KUNIT_TEST=y\n"
 # Unfinished work, and paths of one machine; the guest's own home is on none.
 LEFT = re.compile(r"(?:#|//|\*)\s*(?:TO[D]O|FIX[M]E|X[X]X|HA[C]K)\b|/ho[m]e/|/ro[o]t/(?!\.shrc)")
 SPELT_SO = "nd,ser,upto"  # of ours and the kernel's, which codespell takes for misspelt ones
-NOT_FOR_TOOLS = ("api/string_choices.cocci", "misc/minmax.cocci")  # their reports would have programs use what only the kernel has
+NOT_FOR_TOOLS = ("api/string_choices.cocci", "misc/minmax.cocci")  # they ask for what only the kernel has
+WARNING = re.compile(r"^\S+?:(?:\d+:)*\s*(?:fatal )?(?:warning|error): .*$", re.M)
 LICENSED = (".c", ".h", ".py", ".sh", ".config", ".rst", ".cocci", ".toml")
 
 
 def no_lines(what: str, lines: Iterable[str]) -> None:
-    """Fail with the lines unless there are none."""
     found = [line for line in lines if line.strip()]
     assert not found, "\n".join([f"{what}\n  expected: none\n  found:    {len(found)}", *found[:30]])
 
 
-# --- A tree and objects to try things on -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
 class Scratch:
     """The stock tree with any files laid over it, and object directories beside it."""
 
-    kernel: Kernel
-    stock: Path
-
-    @property
-    def place(self) -> Path:
-        return self.kernel.cache / "lint"
-
-    @property
-    def tree(self) -> Path:
-        return self.place / "source"
+    def __init__(self, kernel: Kernel, stock: Path) -> None:
+        self.kernel, self.stock = kernel, stock
+        self.place = kernel.cache / "lint"
+        self.tree = self.place / "source"
 
     def lay(self, files: Mapping[str, bytes]) -> Path:
-        """Make the tree the stock tree with these files."""
-        state = (self.kernel.cache / "stock.from").read_text()
-        build.farm(self.stock, state, self.tree, files)
+        build.farm(self.stock, (self.kernel.cache / "stock.from").read_text(), self.tree, files)
         return self.tree
 
     def make(self, objects: str, *words: str) -> tuple[int, str]:
         """Run make for an object directory; exit status and output."""
         obj = self.place / objects
         obj.mkdir(parents=True, exist_ok=True)
-        jobs = f"-j{len(os.sched_getaffinity(0))}"
-        command: list[str | Path] = ["make", "-C", self.tree, f"O={obj}", jobs, *words]
-        done = call(command, env=build.ENVIRONMENT, check=False)
+        done = call(["make", "-C", self.tree, f"O={obj}", build.JOBS, *words], env=build.ENVIRONMENT, check=False)
         with (obj / "lab.log").open("a") as log:
-            log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}")
+            log.write(f"$ {' '.join(done.args)}\n{done.stdout}")
         return done.returncode, re.sub(rf"(?:{re.escape(str(self.tree))}|\.\./source)/", "", done.stdout)
 
     def configure(self, objects: str, text: str, *words: str) -> dict[str, str]:
         """Configure as a minimal kernel with these symbols; what it has then."""
-        obj = self.place / objects
-        obj.mkdir(parents=True, exist_ok=True)
-        wanted = obj / "lab.fragments"
+        wanted = self.place / f"{objects}.fragments"
         wanted.write_text(text)
         status, output = self.make(objects, *words, "-s", f"KCONFIG_ALLCONFIG={wanted}", "allnoconfig")
         assert not status, f"make allnoconfig\n{output}"
-        return build.symbols((obj / ".config").read_text())
+        return build.symbols((self.place / objects / ".config").read_text())
+
+    def compile(self, objects: str, names: Collection[str], *words: str) -> Counter[str]:
+        """Compile these anew; the warnings."""
+        if not names:
+            return Counter()
+        for name in names:
+            (self.place / objects / name).unlink(missing_ok=True)
+        status, output = self.make(objects, *words, *names)
+        lines = output.splitlines()
+        errors = [line for line in lines if re.search(r"\berror\b|\*\*\*", line)] or lines[-5:]
+        assert not status, "\n".join([f"make {' '.join(names)}: exit status {status}", *errors[:20]])
+        return warnings(output)
 
 
 @contextlib.contextmanager
 def scratch(kernel: Kernel) -> Iterator[Scratch]:
     # Debian's tree is the stock tree as it is: don't wait for a build that holds its lock.
-    stock = kernel.cache / "stock"
-    if kernel.source != stock:
-        stock = build.source(kernel, "stock")
+    stock = kernel.source if kernel.source == kernel.cache / "stock" else build.source(kernel, "stock")
     with locked(kernel.cache / "lint" / "lock"):
         yield Scratch(kernel, stock)
 
@@ -109,35 +100,16 @@ def compiler(name: str = "gcc") -> str:
     return build._cc().replace("gcc", name)
 
 
-# --- The patches -----------------------------------------------------------------------------------------------------
-
-
 def patches(kernel: Kernel, results: Results) -> None:
-    """checkpatch, on each."""
+    # The tree has no history in which to look for the commits that a message names.
+    options = ["--strict", "--terse", "--show-types", "--no-summary", "--ignore", "UNKNOWN_COMMIT_ID"]
     with tempfile.TemporaryDirectory(prefix="lint-") as tmp:
         for patch in render.series(kernel, Path(tmp), who=render.NOBODY):
             if patch.name.startswith("0000-"):
                 continue
             with results.case(f"{kernel.name} checkpatch {patch.stem}"):
-                # The tree has no history in which to look for the commits that a message names.
-                options = ["--strict", "--terse", "--show-types", "--no-summary", "--ignore", "UNKNOWN_COMMIT_ID"]
                 done = call(["perl", "scripts/checkpatch.pl", *options, patch], cwd=kernel.source, check=False)
                 no_lines("messages of checkpatch", done.stdout.replace(f"{tmp}/", "").splitlines())
-
-
-# --- Compiling, commit by commit -------------------------------------------------------------------------------------
-
-
-def object_of(path: str, texts: Mapping[str, bytes], prefer: Iterable[str]) -> str:
-    """Which object shows whether a C file or header compiles: its own, or that of a file which includes it."""
-    header = path.removeprefix("include/") if path.startswith("include/") else path.rpartition("/")[2]
-    included = re.compile(rf'^#include ["<](?:\S*/)?{re.escape(header)}[">]', re.M)
-    for user in (*prefer, *texts):
-        if user.endswith(".c") and user != path and included.search(texts[user].decode(errors="replace")):
-            return user.removesuffix(".c") + ".o"
-    if path.endswith(".h"):
-        raise LabError(path, expected="a C file of the series that includes it", found="none", do="include it in one")
-    return path.removesuffix(".c") + ".o"
 
 
 def in_kernel(path: str) -> bool:
@@ -145,27 +117,38 @@ def in_kernel(path: str) -> bool:
 
 
 def objects_of(files: Iterable[str], texts: Mapping[str, bytes]) -> list[str]:
-    paths = sorted(filter(in_kernel, files))
-    return sorted({object_of(path, texts, paths) for path in paths})
+    """The objects that show whether C files and headers compile: their own, or those of files which include them."""
+    paths, objects = sorted(filter(in_kernel, files)), set()
+    for path in paths:
+        header = path.removeprefix("include/") if path.startswith("include/") else path.rpartition("/")[2]
+        included = re.compile(rf'^#include ["<](?:\S*/)?{re.escape(header)}[">]', re.M)
+        users = (user for user in (*paths, *texts) if user.endswith(".c") and user != path)
+        user = next((user for user in users if included.search(texts[user].decode(errors="replace"))), path)
+        if user.endswith(".h"):
+            expected = "a C file of the series that includes it"
+            raise LabError(path, expected=expected, found="none", do="include it in one")
+        objects.add(user.removesuffix(".c") + ".o")
+    return sorted(objects)
 
 
 def warnings(output: str) -> Counter[str]:
     """The lines that warn, without their line numbers. Counted, for two in one function may read the same."""
-    found = re.findall(r"^\S+?:(?:\d+:)*\s*(?:fatal )?(?:warning|error): .*$", output, re.M)
-    return Counter(re.sub(r":\d+", "", line) for line in found)
+    return Counter(re.sub(r":\d+", "", line) for line in WARNING.findall(output))
 
 
 def compile_commits(kernel: Kernel, rendering: Rendering, results: Results) -> None:
     """Each commit alone compiles what it touches, and brings no warning that its parent did not have."""
+    sparse = (compiler(), "C=2", "CHECK=sparse", "W=1")
     with scratch(kernel) as here:
-        old = [path for path in filter(in_kernel, rendering.files()) if (here.stock / path).exists()]
-        texts = {path: (here.stock / path).read_bytes() for path in old}
+        texts = {path: (here.stock / path).read_bytes()
+                 for path in filter(in_kernel, rendering.files()) if (here.stock / path).exists()}  # fmt: skip
+        old = [path.removesuffix(".c") + ".o" for path in texts if path.endswith(".c")]
         known = None
         with results.case(f"{kernel.name} what the series touches compiles without it"):
             here.lay({})
             (here.place / "objects/lab.log").unlink(missing_ok=True)
             here.configure("objects", base_config(kernel))
-            known = compile_objects(here, [path.removesuffix(".c") + ".o" for path in old if path.endswith(".c")])
+            known = here.compile("objects", old, *sparse)
         if known is None:  # the tree's own trouble says nothing about the series
             return
         for upto, commit in enumerate(rendering.commits, 1):
@@ -175,25 +158,13 @@ def compile_commits(kernel: Kernel, rendering: Rendering, results: Results) -> N
             with results.case(f"{kernel.name} {commit.slug} compiles by itself"):
                 if any(Path(path).name.startswith("Kconfig") for path in commit.files):
                     here.configure("objects", base_config(kernel))
-                found = compile_objects(here, objects_of(commit.files, texts)) + compile_rest(here, commit)
+                objects = objects_of(commit.files, texts)
+                found = here.compile("objects", objects, *sparse) + compile_rest(here, commit)
             if found is None:  # what did not compile, did not warn
                 continue
             with results.case(f"{kernel.name} {commit.slug} has no new warning from sparse or W=1"):
                 no_lines("warnings", (found - known).elements())
             known |= found
-
-
-def compile_objects(here: Scratch, objects: Sequence[str]) -> Counter[str]:
-    """Compile anew, with sparse and the extra warnings."""
-    if not objects:
-        return Counter()
-    for name in objects:
-        (here.place / "objects" / name).unlink(missing_ok=True)
-    status, output = here.make("objects", compiler(), "C=2", "CHECK=sparse", "W=1", *objects)
-    lines = output.splitlines()
-    errors = [line for line in lines if re.search(r"\berror\b|\*\*\*", line)] or lines[-5:]
-    assert not status, "\n".join([f"make {' '.join(objects)}: exit status {status}", *errors[:20]])
-    return warnings(output)
 
 
 def compile_rest(here: Scratch, commit: Commit) -> Counter[str]:
@@ -210,17 +181,11 @@ def compile_rest(here: Scratch, commit: Commit) -> Counter[str]:
     return found
 
 
-# --- Semantic patches ------------------------------------------------------------------------------------------------
-
-
-def reports(rule: Path, files: Sequence[Path], include: Path | None = None) -> list[str]:
+def reports(rule: Path, files: Sequence[Path], *words: str | Path) -> list[str]:
     """What a rule in the kernel's style reports of some files, as `make coccicheck` would."""
     options = " ".join(re.findall(r"^// Options:(.*)$", rule.read_text(), re.M)).split()
-    command: list[str | Path] = ["spatch", "-D", "report", "--no-show-diff", "--very-quiet", "--cocci-file", rule]
-    command += options
-    if include:
-        command += ["-I", include]
-    done = call([*command, *files], check=False, timeout=RULE_SECONDS)
+    command = ["spatch", "-D", "report", "--no-show-diff", "--very-quiet", "--cocci-file", str(rule), *options]
+    done = call([*command, *words, *files], check=False, timeout=RULE_SECONDS)
     if done.returncode:
         raise LabError(str(rule), expected="exit status 0 of spatch", found=f"{done.returncode}\n{done.stdout.strip()}",
                        do="run `make coccicheck` with it")  # fmt: skip
@@ -250,7 +215,7 @@ def coccicheck(kernel: Kernel, tree: Path, rendering: Rendering, results: Result
         kernel_only = str(rule).endswith(NOT_FOR_TOOLS)
         chosen = [file for file in files if not (kernel_only and file.is_relative_to(tree / "tools"))]
         try:
-            found = [line.replace(f"{tree}/", "") for line in reports(rule, chosen, tree / "include")]
+            found = [line.replace(f"{tree}/", "") for line in reports(rule, chosen, "-I", tree / "include")]
         except subprocess.TimeoutExpired:
             found = [f"no end within {RULE_SECONDS} s"]
         except LabError as error:
@@ -278,9 +243,6 @@ def semantic(kernel: Kernel, tree: Path, results: Results) -> None:
         listed = call(["grep", "-rlE", "--include=*.c", names, "mm", "drivers", "kernel"], cwd=tree).stdout.split()
         expect("the gate itself is looked at", True, "mm/demotion_gate.c" in listed)
         no_lines("reports", reports(SEMANTIC, [tree / path for path in sorted(listed)]))
-
-
-# --- What is written -------------------------------------------------------------------------------------------------
 
 
 def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results) -> None:
@@ -315,14 +277,12 @@ def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results
         section = (ROOT / "MAINTAINERS").read_text().split("\n")[0]
         for path in new:
             command = ["perl", "scripts/get_maintainer.pl", "--no-git", "--no-git-fallback", "--rolestats", "-f", path]
-            done = call(command, cwd=tree)
+            found = call(command, cwd=tree).stdout
             wanted = rf"^linux-mm@kvack\.org \(open list:{re.escape(section)}\)$"
-            found = done.stdout
             assert re.search(wanted, found, re.M), f"{path}: expected linux-mm for {section}, found:\n{found}"
 
 
 def written() -> list[Path]:
-    """All files of this repository."""
     listed = call(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=False)
     if not listed.returncode:
         return sorted({ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()})
@@ -365,11 +325,7 @@ def places(texts: Mapping[str, str], pattern: str, suffix: str = "") -> Iterator
                 yield f"{name}:{number}: {line.strip()[:100]}"
 
 
-# ---------------------------------------------------------------------------------------------------------------------
-
-
 def run(kernel: Kernel, results: Results) -> None:
-    """All of it, for one kernel."""
     repository(results)
     rendering = render.render(kernel)
     patches(kernel, results)
@@ -381,15 +337,14 @@ def run(kernel: Kernel, results: Results) -> None:
         coccicheck(kernel, tree, rendering, results)
 
 
-def parser() -> argparse.ArgumentParser:
-    return trees.command("lab.checks.lint", __doc__)
-
-
-def main(given: argparse.Namespace) -> int:
+def alone(check: Callable[[Kernel, Results], None], given: argparse.Namespace) -> int:
+    """A check as a command of its own."""
     results = Results()
-    run(trees.chosen(given)[0], results)
+    check(trees.chosen(given)[0], results)
     return results.end()
 
 
+parser = functools.partial(trees.command, "lab.checks.lint", __doc__)
+
 if __name__ == "__main__":
-    launch(main, parser())
+    launch(functools.partial(alone, run), parser())

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """The configurations that the series must compile in: `python3 -m lab.checks.matrix`; only what it touches compiles."""
 
-from __future__ import annotations
-
-import argparse
+import functools
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,33 +24,17 @@ ALONG = {
     "DEBUG_FS": ("NOTIFIER_ERROR_INJECTION", "MEMORY_NOTIFIER_ERROR_INJECT"),
     "HOTPLUG_CPU": ("SUSPEND", "HIBERNATION", "PM_SLEEP"),
 }
+TOOLCHAINS: dict[str, tuple[str, tuple[str, ...]]] = {  # the compiler, and make's words beside it
+    "gcc": ("gcc", ()),
+    "clang": ("clang", ("LLVM=1",) if shutil.which("ld.lld") else ()),
+    "arm64": ("aarch64-linux-gnu-gcc", ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")),
+}
 GATE_OBJECT = "mm/demotion_gate.o"
 # What of the rebuild a kernel without it may not have.
 REBUILD = (
     r"demotion_(?:gate|targets|top_tier)|node_demotion|establish_"
     r"|set_migration_target_nodes|migrate_targets|migrate_on_reclaim|migration_(?:on|off)line_cpu"
 )
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    """How to compile for a machine. Each has an object directory of its own, for its host programs take longest."""
-
-    name: str
-    words: tuple[str, ...]
-    needs: tuple[str, ...] = ()
-
-
-def toolchains() -> dict[str, Toolchain]:
-    llvm = shutil.which("ld.lld")
-    clang = (lint.compiler("clang"), *(("LLVM=1",) if llvm else ()))
-    prefix = "aarch64-linux-gnu-"
-    arm64 = ("ARCH=arm64", f"CROSS_COMPILE={prefix}", lint.compiler(f"{prefix}gcc"))
-    return {
-        "gcc": Toolchain("gcc", (lint.compiler(),), ("gcc",)),
-        "clang": Toolchain("clang", clang, ("clang",)),
-        "arm64": Toolchain("arm64", arm64, (f"{prefix}gcc",)),
-    }
 
 
 @dataclass(frozen=True)
@@ -69,29 +51,14 @@ def cases(kernel: Kernel) -> list[Case]:
     """x86 may have no choice about HOTPLUG_CPU other than to have one CPU; arm64 has it."""
     x86 = (kernel.source / "arch/x86/Kconfig").read_text()
     forced = re.search(r"^config HOTPLUG_CPU\n\s+def_bool y", x86, re.M)
-    found = [Case("allnoconfig", minimal=True)]
-    for name in ("NUMA", "MIGRATION", "SYSFS", "DEBUG_FS", "MEMORY_HOTPLUG", "JUMP_LABEL"):
-        found.append(Case(f"without {name}", without=name))
+    without = ("NUMA", "MIGRATION", "SYSFS", "DEBUG_FS", "MEMORY_HOTPLUG", "JUMP_LABEL")
     return [
-        *found,
+        Case("allnoconfig", minimal=True),
+        *(Case(f"without {name}", without=name) for name in without),
         Case("with clang", "clang"),
         Case("for arm64", "arm64"),
         Case(f"without HOTPLUG_CPU{' for arm64' if forced else ''}", "arm64" if forced else "gcc", "HOTPLUG_CPU"),
     ]
-
-
-def configuration(kernel: Kernel, case: Case) -> str:
-    if case.minimal:
-        return ""
-    off = (case.without, *ALONG.get(case.without, ())) if case.without else ()
-    # allnoconfig takes the last of several.
-    return lint.base_config(kernel) + "".join(f"# CONFIG_{name} is not set\n" for name in off)
-
-
-def gate_wanted(kernel: Kernel, symbols: Mapping[str, str]) -> bool:
-    """Whether a configuration is to have the gate. HOTPLUG_CPU counts where mm/migrate.c keeps the targets."""
-    needed = ["NUMA", "MIGRATION"] + (["HOTPLUG_CPU"] if kernel.keeper == "mm/migrate.c" else [])
-    return all(symbols.get(name) == "y" for name in needed)
 
 
 def built(here: Scratch, objects: str, folders: Iterable[str]) -> set[str]:
@@ -108,32 +75,28 @@ def built(here: Scratch, objects: str, folders: Iterable[str]) -> set[str]:
 def try_case(here: Scratch, case: Case, touched: Iterable[str]) -> None:
     """Compile what a configuration has of the touched objects, and check that it has what it should."""
     kernel = here.kernel
-    tools = toolchains()[case.toolchain]
-    for program in tools.needs:
-        if not shutil.which(program):
-            raise LabError(case.name, expected=program, found="no such program", do="run `make setup`")
-    objects = f"matrix-{tools.name}"
-    symbols = here.configure(objects, configuration(kernel, case), *tools.words)
+    program, words = TOOLCHAINS[case.toolchain]
+    words = (lint.compiler(program), *words)
+    if not shutil.which(program):
+        raise LabError(case.name, expected=program, found="no such program", do="run `make setup`")
+    # Each has an object directory of its own, for its host programs take longest.
+    objects = f"matrix-{case.toolchain}"
+    off = (case.without, *ALONG.get(case.without, ())) if case.without else ()
+    text = lint.base_config(kernel) + "".join(f"# CONFIG_{name} is not set\n" for name in off)  # the last one counts
+    symbols = here.configure(objects, "" if case.minimal else text, *words)
     if case.without:
         what = f"CONFIG_{case.without} of a configuration without it (turn off what selects it, see ALONG)"
         expect(what, "n", symbols.get(case.without, "n"))
     elif not case.minimal:
         expect("CONFIG_DEMOTION_GATE", "y", symbols.get("DEMOTION_GATE", "n"))
     wanted = sorted(set(touched) & built(here, objects, {str(Path(name).parent) for name in touched}))
-    gate = gate_wanted(kernel, symbols)
+    needed = ("NUMA", "MIGRATION", *(["HOTPLUG_CPU"] if kernel.keeper == "mm/migrate.c" else []))
+    gate = all(symbols.get(name) == "y" for name in needed)
     expect(f"{GATE_OBJECT} is built", gate, GATE_OBJECT in wanted)
-    for name in touched:
-        (here.place / objects / name).unlink(missing_ok=True)
-    if wanted:
-        status, output = here.make(objects, *tools.words, *wanted)
-        found = lint.warnings(output)
-        shown = [f"make {' '.join(wanted)}: exit status {status}", *found, *output.splitlines()[-10:]]
-        assert not status, "\n".join(shown)
-        lint.no_lines("warnings", found.elements())
-    if not gate:
-        for name in wanted:
-            listed = call(["nm", here.place / objects / name]).stdout.splitlines()
-            lint.no_lines(f"symbols of the rebuild in {name}", (line for line in listed if re.search(REBUILD, line)))
+    lint.no_lines("warnings", here.compile(objects, wanted, *words).elements())
+    for name in wanted if not gate else ():
+        listed = call(["nm", here.place / objects / name]).stdout.splitlines()
+        lint.no_lines(f"symbols of the rebuild in {name}", (line for line in listed if re.search(REBUILD, line)))
 
 
 def run(kernel: Kernel, results: Results) -> None:
@@ -147,15 +110,7 @@ def run(kernel: Kernel, results: Results) -> None:
                 try_case(here, case, touched)
 
 
-def parser() -> argparse.ArgumentParser:
-    return trees.command("lab.checks.matrix", __doc__)
-
-
-def main(given: argparse.Namespace) -> int:
-    results = Results()
-    run(trees.chosen(given)[0], results)
-    return results.end()
-
+parser = functools.partial(trees.command, "lab.checks.matrix", __doc__)
 
 if __name__ == "__main__":
-    launch(main, parser())
+    launch(functools.partial(lint.alone, run), parser())

@@ -6,8 +6,6 @@ objects of its own beside those of the kernel, is compiled, booted, and tested u
 a missing test.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import os
@@ -28,8 +26,6 @@ from lab.rendering import render
 
 TABLE = Path(__file__).resolve().with_name("mutants.toml")
 GATE_FILE = "mm/demotion_gate.c"
-TIERS_FILE = "mm/memory-tiers.c"
-KEEPER = "(keeper)"
 STORM_SECONDS = 60
 
 
@@ -50,7 +46,6 @@ class Mutant:
 
 @functools.cache
 def table() -> tuple[Mutant, ...]:
-    """All planted faults."""
     found, at = [], ""
     try:
         for name, words in tomllib.loads(TABLE.read_text()).items():
@@ -64,35 +59,23 @@ def table() -> tuple[Mutant, ...]:
     return tuple(found)
 
 
-# --- Planting --------------------------------------------------------------------------------------------------------
-
-
-def path_of(mutant: Mutant, kernel: Kernel) -> str:
-    return kernel.keeper if mutant.file == KEEPER else mutant.file
-
-
 def chosen(kernel: Kernel, only: Sequence[str] = ()) -> list[Mutant]:
     """The mutants that this kernel can have, or those of them that are named."""
-    known = {mutant.name for mutant in table()}
-    for name in only:
-        if name not in known:
-            raise LabError(f"mutant {name}", expected=" or ".join(sorted(known)), found=name, do="check the name")
+    if unknown := set(only) - (known := {mutant.name for mutant in table()}):
+        name = min(unknown)
+        raise LabError(f"mutant {name}", expected=" or ".join(sorted(known)), found=name, do="check the name")
     told = boots.tells_tiers(kernel)
-    tiers = told and kernel.keeper == TIERS_FILE
+    tiers = told and kernel.keeper == "mm/memory-tiers.c"
     return [m for m in table() if (told >= m.targets and tiers >= m.tiers) and (not only or m.name in only)]
 
 
 def plant(mutant: Mutant, path: str, rendered: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The rendered files with this fault in them."""
     text = rendered[path].decode() if path in rendered else ""
     count = text.count(mutant.old)
     if count != 1:
         raise LabError(f"mutant {mutant.name}", expected=f"exactly once in the rendered {path}:\n{mutant.old}",
                        found=f"{count} times", do=f"the series has changed: change {TABLE.name} with it")  # fmt: skip
     return {**rendered, path: text.replace(mutant.old, mutant.new).encode()}
-
-
-# --- Testing ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -103,49 +86,37 @@ class Check:
     perform: Callable[[Results, Kernel, Path, int], None]
 
 
-def kunit(topology: str) -> Check:
+def kunit(results: Results, kernel: Kernel, logs: Path) -> None:
     """A boot for the unit tests alone, which are done when it is up."""
+    name, log = f"{kernel.name} debug one:", logs / "kunit-one.console"
+    boot = boots.series_boot(kernel, "debug", "one", log, append=boots.UNIT_TESTS, one_thread=True)
+    with boots.quiet(results, name), boot as machine:
+        boots.run_kunit(results, machine, name)
 
-    def perform(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
-        name, log = f"{kernel.name} debug {topology}:", logs / f"kunit-{topology}.console"
-        boot = boots.series_boot(kernel, "debug", topology, log, append=boots.UNIT_TESTS, one_thread=True)
-        with boots.quiet(results, name), boot as machine:
-            boots.run_kunit(results, machine, name)
 
-    return Check("debug", perform)
+def sure(variant: str, test: Callable[..., None], /, **how: object) -> Check:
+    """A check that draws nothing by lot."""
+    return Check(variant, lambda results, kernel, logs, _: test(results, kernel, logs=logs, **how))
 
 
 def booted(variant: str, topology: str) -> Check:
-    def perform(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
-        boots.topology_boot(results, kernel, variant, topology, logs, one_thread=True)
-
-    return Check(variant, perform)
-
-
-def fixed(fault: fixes.Fault) -> Check:
-    return Check("plain", lambda results, kernel, logs, _: fixes.gone(results, kernel, logs, fault))
+    return sure(variant, boots.topology_boot, variant=variant, topology=topology, one_thread=True)
 
 
 # In the order in which they are tried after the one that is named: what is quick comes first. In one thread, as all
 # may die of a key that flips where CPUs run at once; but for the races, which flip none.
 CHECKS: dict[str, Check] = {
-    "kunit one": kunit("one"),
+    "kunit one": sure("debug", kunit),
     **{f"plain {topology}": booted("plain", topology) for topology in guest.TOPOLOGIES},
-    "faults": Check(
-        "plain", lambda results, kernel, logs, _: faults.run(results, kernel, "plain", logs, one_thread=True)
-    ),
+    "faults": sure("plain", faults.run, variant="plain", one_thread=True),
     **{f"debug {topology}": booted("debug", topology) for topology in guest.TOPOLOGIES},
-    "one node": Check("debug", lambda results, kernel, logs, _: boots.one_node(results, kernel, logs, one_thread=True)),
+    "one node": sure("debug", boots.one_node, one_thread=True),
     "kasan one": booted("kasan", "one"),
     "parameter": Check("plain", boots.parameter),
-    "storm": Check(
-        "debug", lambda results, kernel, logs, seed: storm.run(results, kernel, "debug", logs, STORM_SECONDS, seed)
-    ),
+    "storm": Check("debug", functools.partial(storm.run, seconds=STORM_SECONDS)),
     "races": Check("kcsan", storm.races),
-    "semantics": Check(
-        "plain", lambda results, kernel, *_: lint.semantic(kernel, build.source(kernel, "series"), results)
-    ),
-    **{f"fix {fault.name}": fixed(fault) for fault in fixes.FAULTS},
+    "semantics": Check("plain", lambda to, kernel, *_: lint.semantic(kernel, build.source(kernel, "series"), to)),
+    **{f"fix {fault.name}": sure("plain", fixes.gone, fault=fault) for fault in fixes.FAULTS},
 }
 
 
@@ -163,18 +134,11 @@ def perform(check: str, kernel: Kernel, rendered: Mapping[str, bytes], logs: Pat
 
 @dataclass(frozen=True)
 class Fate:
-    """What became of a mutant: the check and the results that caught it, if any."""
+    """What became of a mutant: the results of one check that caught it, if any."""
 
     mutant: Mutant
-    check: str = ""
     failures: tuple[str, ...] = ()
-
-    @property
-    def as_named(self) -> tuple[str, ...]:
-        """Those failures that the table names."""
-        if self.check != self.mutant.check:
-            return ()
-        return tuple(failure for failure in self.failures if re.search(self.mutant.test, failure))
+    as_named: tuple[str, ...] = ()  # those that the table names
 
     @property
     def caught_by(self) -> str:
@@ -185,12 +149,12 @@ def hunt(mutant: Mutant, attempt: Callable[[str], Sequence[str]]) -> Fate:
     """Try one check after the other until one fails; `attempt` says what fails in a check."""
     for check in (mutant.check, *(check for check in CHECKS if check != mutant.check)):
         if failures := tuple(attempt(check)):
-            return Fate(mutant, check, failures)
+            named = tuple(name for name in failures if check == mutant.check and re.search(mutant.test, name))
+            return Fate(mutant, failures, named)
     return Fate(mutant)
 
 
 def rows(fates: Sequence[Fate]) -> Iterator[str]:
-    """The table, in Markdown."""
     yield "| mutant | what it breaks | test that is there for it | test that caught it |"
     yield "|---|---|---|---|"
     for fate in fates:
@@ -202,7 +166,8 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[
     """All mutants, or those that are named. A survivor is a failure."""
     mutants = chosen(kernel, only)
     rendered = render.render(kernel).files()
-    planted = {mutant: plant(mutant, path_of(mutant, kernel), rendered) for mutant in mutants}
+    at = {"(keeper)": kernel.keeper}
+    planted = {mutant: plant(mutant, at.get(mutant.file, mutant.file), rendered) for mutant in mutants}
     mine = build.beside(kernel, "mutants")
     logs.mkdir(parents=True, exist_ok=True)
 
@@ -235,7 +200,6 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[
         if fate.failures and not fate.as_named:
             say(f"      warning: not by {mutant.check}: {mutant.test}")
     report = kernel.build / "mutants.md"
-    report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text("\n".join(rows(fates)) + "\n")
     say(f"table: {os.path.relpath(report)}")
 

@@ -4,8 +4,6 @@
 `lab/guests/storm.c` does it from inside, here is what comes from outside.
 """
 
-from __future__ import annotations
-
 import random
 import re
 import time
@@ -17,7 +15,6 @@ from lab.checks.results import Results, expect, indented
 from lab.common import say
 from lab.guests import gate
 from lab.guests.guest import Guest
-from lab.kernels import build
 from lab.kernels.trees import Kernel
 
 SECONDS = 300
@@ -35,33 +32,31 @@ LEAKS = "/sys/kernel/debug/kmemleak"
 
 @dataclass(frozen=True)
 class Storm:
-    """One storm: its machine, its workers, whether DIMMs come and go, its part of the time."""
+    """One storm: its machine, its workers, its part of the time. DIMMs come and go if it is `hot-add`."""
 
     topology: str
     workers: tuple[str, ...]
-    dimms: bool = False
     part: float = 1
-    eager: bool = False  # no pauses
     policy: str = "auto"
 
 
 STORMS = (
     # With the policy left alone it can be told how often the targets are built.
-    Storm("hot-add", (*WORKERS, "reclaim"), True, 0.2),
-    Storm("hot-add", (*WORKERS, "reclaim"), True, 0.2, policy="always"),
-    Storm("hot-add", (*WORKERS, "reclaim", "policy", "policy"), True, 0.25),
+    Storm("hot-add", (*WORKERS, "reclaim"), 0.2),
+    Storm("hot-add", (*WORKERS, "reclaim"), 0.2, "always"),
+    Storm("hot-add", (*WORKERS, "reclaim", "policy", "policy"), 0.25),
     # Here a node can lose its CPUs.
-    Storm("two-socket", (*WORKERS, "policy", "policy"), False, 0.2),
-    Storm("slow-cpus", (*WORKERS, "policy", "policy"), False, 0.15),
+    Storm("two-socket", (*WORKERS, "policy", "policy"), 0.2),
+    Storm("slow-cpus", (*WORKERS, "policy", "policy"), 0.15),
 )
 
 # For KCSAN. It finds what happens within the microseconds for which it holds up an access, so CPUs must really run at
 # once, and not take turns in one thread; hence nothing that flips the key.
 RACE_SECONDS = 30
 RACES = (
-    Storm("one", (*WORKERS, "close"), eager=True),
-    Storm("two-socket", WORKERS, eager=True),
-    Storm("tiered", ("cpu", "read", "read"), eager=True, policy="always"),  # so all targets are built anew
+    Storm("one", (*WORKERS, "close")),
+    Storm("two-socket", WORKERS),
+    Storm("tiered", ("cpu", "read", "read"), policy="always"),  # so all targets are built anew
 )
 
 
@@ -73,153 +68,121 @@ class Dimms:
     unplugged: int = 0
     tries: int = 0  # at unplugging
 
-    @property
-    def more_events(self) -> int:
-        """At most this many, beside one for each block that came or went."""
-        return LATE_UNPLUG * self.unplugged + REFUSED_UNPLUG * (self.tries - self.unplugged)
-
-
-def unplug(machine: Guest, dimms: Dimms, name: str) -> bool:
-    """Ask for it back. The guest may refuse: its pages can be busy, a block of it be offline already.
-
-    Meanwhile the workers are kept from memory blocks' files, for a reason that `lab/guests/storm.c` gives.
-    """
-    dimms.tries += 1
-    machine.sh(f"until mkdir {BLOCK_LOCK} 2>/dev/null; do usleep 5000; done")
-    try:
-        gone = not machine.remove_dimm(name, UNPLUG_SECONDS)
-    finally:
-        machine.sh(f"rmdir {BLOCK_LOCK}")
-    dimms.unplugged += gone
-    return gone
-
 
 def play_dimms(machine: Guest, dimms: Dimms, chance: random.Random, end: float) -> None:
-    """DIMMs come and go until the time is over; at the end there is none."""
+    """DIMMs come and go until the time is over; at the end there is none.
+
+    The guest may refuse to give one back: its pages can be busy, a block of it be offline already. While it is asked,
+    the workers are kept from memory blocks' files, for a reason that `lab/guests/storm.c` gives.
+    """
     while time.monotonic() < end:
         dimms.plugged += 1
         name = f"storm{dimms.plugged}"
         machine.add_dimm(name, DIMM, 1)  # and the guest is not waited for
         time.sleep(min(chance.uniform(0.5, 5), max(0.5, end - time.monotonic())))
         give_up = max(end, time.monotonic()) + 4 * UNPLUG_SECONDS
-        while not unplug(machine, dimms, name):
+        while True:
+            dimms.tries += 1
+            machine.sh(f"until mkdir {BLOCK_LOCK} 2>/dev/null; do usleep 5000; done")
+            try:
+                refusal = machine.remove_dimm(name, UNPLUG_SECONDS)
+            finally:
+                machine.sh(f"rmdir {BLOCK_LOCK}")
+            if not refusal:
+                break
             if time.monotonic() > give_up:
                 raise machine.error(f"the guest to give back {name} once the storm is over", "it does not")
             time.sleep(chance.uniform(0.1, 1))
+        dimms.unplugged += 1
         time.sleep(chance.uniform(0, 1))
 
 
-def values(text: str) -> dict[str, int]:
-    """The `name value` lines of the worker program."""
-    return {name: int(value) for name, value in re.findall(r"^([\w.]+) (\d+)$", text, re.M)}
-
-
-def ended(machine: Guest, seconds: float) -> str:
+def ended(machine: Guest) -> str:
     """Wait for the workers to end, and return what they printed; theirs must be status 0."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + END_SECONDS
     while not (status := machine.sh("cat /run/storm.status 2>/dev/null", check=False).text.strip()):
         if time.monotonic() > deadline:
             machine.sh("echo w >/proc/sysrq-trigger", check=False)
-            raise machine.error("the storm to end", f"it is still going {seconds:.0f} s after its time")
+            raise machine.error("the storm to end", f"it is still going {END_SECONDS} s after its time")
         time.sleep(0.5)
     text = machine.read("/run/storm.out")
     assert status == "0", f"the workers ended with status {status}\n{text}"
     return text
 
 
-def policy_and_gate(machine: Guest) -> None:
-    """The gate is as the policy and the nodes have it; closed, there is no target; open, those of a new build."""
-    policy, is_open = gate.state(machine)
-    memory = len(machine.sh("cat /sys/devices/system/node/has_memory | tr , '\\n' | sed 's/-/ /' | "
-                            "while read a b; do seq $a ${b:-$a}; done").text.split())  # fmt: skip
-    expect(f"gate, policy {policy}, {memory} nodes with memory",
-           {"auto": int(memory > 1), "always": 1, "never": 0}[policy], is_open)  # fmt: skip
-    now = gate.targets(machine)
-    none = dict.fromkeys(now, "")
-    if not is_open:
-        expect("targets with the gate closed", none, now)
-    gate.set_policy(machine, "never")
-    expect("targets under never", none, gate.targets(machine))
-    gate.set_policy(machine, policy)
-    expect("targets after a new build", now, gate.targets(machine))
-
-
 def every_policy(machine: Guest) -> None:
-    policy_and_gate(machine)
-    for policy in (*gate.POLICIES, "auto"):
+    """The gate is as the policy and the nodes have it; closed, there is no target; open, those of a new build."""
+    ranges = re.findall(r"(\d+)-?(\d*)", machine.read("/sys/devices/system/node/has_memory"))
+    memory = sum(int(last or first) - int(first) + 1 for first, last in ranges)
+    for wanted in ("", *gate.POLICIES, "auto"):  # first, with the one that is set
+        if wanted:
+            gate.set_policy(machine, wanted)
+        policy, is_open = gate.state(machine)
+        opens = {"auto": int(memory > 1), "always": 1, "never": 0}[policy]
+        expect(f"gate, policy {policy}, {memory} nodes with memory", opens, is_open)
+        now = gate.targets(machine)
+        none = dict.fromkeys(now, "")
+        if not is_open:
+            expect("targets with the gate closed", none, now)
+        gate.set_policy(machine, "never")
+        expect("targets under never", none, gate.targets(machine))
         gate.set_policy(machine, policy)
-        policy_and_gate(machine)
+        expect("targets after a new build", now, gate.targets(machine))
 
 
 def add_up(
-    found: dict[str, int], dimms: Dimms, blocks: tuple[int, int], of_a_dimm: int, rebuilds: int, always: bool
+    kernel: Kernel, what: Storm, found: dict[str, int], dimms: Dimms, blocks: tuple[int, int], per_dimm: int, built: int
 ) -> None:
-    """No event has the targets built twice, and with `always` each has them built.
+    """No event has the targets built twice, with `always` each has them built, and with `auto` only a DIMM that comes.
 
     As many blocks have gone offline as came online, but for the difference in blocks that are online. What was refused
     may or may not have been told to anyone, hence is one event or none. A policy that opens the gate is one rebuild.
     """
-    cpus = found["cpu_off"] + found["cpu_on"]
-    online = found["block_on"] + of_a_dimm * dimms.plugged
-    least = cpus + 2 * online - (blocks[1] - blocks[0])
-    most = least + found["refused"] + found["opening"] + dimms.more_events
-    least = least if always else 0
-    assert least <= rebuilds <= most, (
-        f"rebuilds grew by {rebuilds}\n  expected: {least} to {most}\n"
+    refused, late = REFUSED_UNPLUG * (dimms.tries - dimms.unplugged), LATE_UNPLUG * dimms.unplugged
+    online = found["block_on"] + per_dimm * dimms.plugged
+    least = found["cpu_off"] + found["cpu_on"] + 2 * online - (blocks[1] - blocks[0])
+    most = least + found["refused"] + found["opening"] + refused + late
+    if "policy" in what.workers:
+        least = 0
+    elif what.policy == "auto":
+        least, most = dimms.plugged, dimms.plugged + refused
+        if kernel.keeper == "mm/migrate.c":  # which must restore what it disabled before the offline was refused
+            most += found["refused"] + late
+    assert least <= built <= most, (
+        f"rebuilds grew by {built}\n  expected: {least} to {most}\n"
         f"  from: {found}, {dimms}, blocks online {blocks[0]} -> {blocks[1]}"
     )
 
 
-def undisturbed(kernel: Kernel, found: dict[str, int], dimms: Dimms, rebuilds: int) -> None:
-    """With `auto` all the time, and the CPUs' nodes unchanged: a rebuild for each DIMM that came, and no other."""
-    most = dimms.plugged + REFUSED_UNPLUG * (dimms.tries - dimms.unplugged)
-    if kernel.keeper == "mm/migrate.c":  # which must restore what it disabled before the offline was refused
-        most += found["refused"] + LATE_UNPLUG * dimms.unplugged
-    assert dimms.plugged <= rebuilds <= most, f"rebuilds grew by {rebuilds}, expected {dimms.plugged} to {most}"
-
-
-def no_leaks(machine: Guest) -> None:
-    """kmemleak: memory must look unreferenced in two scans to be reported."""
-    machine.sh(f"echo scan >{LEAKS}; sleep 6; echo scan >{LEAKS}", timeout=300)
-    text = machine.read(LEAKS)
-    assert not re.search(r"demotion|memory_tier", text), text
-
-
 def demoted(machine: Guest) -> int:
-    text = machine.read("/proc/vmstat")
-    return sum(int(count) for count in re.findall(r"^pgdemote_\w+ (\d+)$", text, re.M))
+    return sum(map(int, re.findall(r"^pgdemote_\w+ (\d+)$", machine.read("/proc/vmstat"), re.M)))
 
 
-def reclaims_on_request(kernel: Kernel) -> bool:
-    """Can a cgroup be told to give memory back? Filling a node instead has the kernel warn when a block must go."""
-    return any('"reclaim"' in file.read_text() for file in (kernel.source / "mm").glob("memcontrol*.c"))
-
-
-def rage(machine: Guest, what: Storm, seconds: float, seed: int) -> tuple[dict[str, int], Dimms]:
+def rage(machine: Guest, what: Storm, seconds: float, seed: int, words: str = "") -> tuple[dict[str, int], Dimms]:
     """The storm itself: what the workers counted, and what came from outside."""
     dimms = Dimms()
-    machine.sh(f"rm -f /run/storm.status; (storm --seconds {seconds:.0f} --seed {seed} --lock {BLOCK_LOCK} "
-               f"{'--eager ' if what.eager else ''}{' '.join(what.workers)} "
-               ">/run/storm.out 2>&1; echo $? >/run/storm.status) >/dev/null 2>&1 &")  # fmt: skip
+    command = f"storm --seconds {seconds:.0f} --seed {seed} --lock {BLOCK_LOCK} {words} {' '.join(what.workers)}"
+    script = f"rm -f /run/storm.status; ({command} >/run/storm.out 2>&1; echo $? >/run/storm.status) >/dev/null 2>&1 &"
+    machine.sh(script)
     end = time.monotonic() + seconds
-    if what.dimms:
+    if what.topology == "hot-add":
         play_dimms(machine, dimms, random.Random(seed), end)
     time.sleep(max(0, end - time.monotonic()))
-    text = ended(machine, END_SECONDS)
-    found = values(text)
+    text = ended(machine)
+    found = {name: int(value) for name, value in re.findall(r"^([\w.]+) (\d+)$", text, re.M)}
     say(indented(f"{' '.join(f'{key}={value}' for key, value in found.items())} {dimms}"))
     for role in ("cpu", "block"):
-        done = f"{role}_off"
-        assert role not in what.workers or found[done], f"{done} is 0 after {seconds:.0f} s\n{text}"
+        assert role not in what.workers or found[f"{role}_off"], f"{role}_off is 0 after {seconds:.0f} s\n{text}"
     return found, dimms
 
 
 def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Storm, seconds: float, seed: int) -> None:
     demotes = f"{name} pages were demoted meanwhile"
-    if "reclaim" in what.workers and not reclaims_on_request(kernel):
+    # Can a cgroup be told to give memory back? Filling a node instead has the kernel warn when a block must go.
+    on_request = any('"reclaim"' in file.read_text() for file in (kernel.source / "mm").glob("memcontrol*.c"))
+    if "reclaim" in what.workers and not on_request:
         results.skip(demotes, "this kernel's cgroups have no memory.reclaim")
         what = replace(what, workers=tuple(role for role in what.workers if role != "reclaim"))
-    of_a_dimm = DIMM // machine.block_size()
     machine.sh("echo 1 >/sys/kernel/mm/numa/demotion_enabled")
     gate.set_policy(machine, what.policy)
     before, blocks, pages = gate.rebuilds(machine), machine.online_blocks(), demoted(machine)
@@ -229,22 +192,19 @@ def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Sto
         raged = rage(machine, what, seconds, seed)
     if raged is None:
         return
-    found, dimms = raged
     with results.case(f"{name} CPUs and memory blocks are back"):
         expect("CPUs online", cpus, machine.read("/sys/devices/system/cpu/online"))
         expect("memory blocks online", blocks, machine.online_blocks())
-    built, always = gate.rebuilds(machine) - before, what.policy == "always"
+    built = gate.rebuilds(machine) - before
     with results.case(f"{name} the rebuilds add up"):
-        add_up(found, dimms, (blocks, machine.online_blocks()), of_a_dimm, built, always)
-        if "policy" not in what.workers and not always:
-            undisturbed(kernel, found, dimms, built)
+        add_up(kernel, what, *raged, (blocks, machine.online_blocks()), DIMM // machine.block_size(), built)
     tiers = tells_tiers(kernel)
     if "reclaim" in what.workers and tiers:
         with results.case(demotes):
             assert demoted(machine) > pages, f"pgdemote_* stayed at {pages}"
     with results.case(f"{name} the gate fits the policy, the targets fit a new build"):
         every_policy(machine)
-    if what.dimms:
+    if what.topology == "hot-add":
         with results.case(f"{name} the gate follows a DIMM as before"):
             dimm = machine.plug(timeout=120)
             every_policy(machine)
@@ -254,29 +214,24 @@ def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Sto
             expect("gate without the DIMM", 0, gate.state(machine)[1])
 
 
-def fuzz(results: Results, machine: Guest, name: str, seed: int) -> None:
-    """Random input for the policy, which only its three words may change."""
-    with results.case(f"{name} fuzz of the policy, {FUZZ_TRIES} words"):
-        output = machine.sh(f"storm --tries {FUZZ_TRIES} --seed {seed} fuzz", timeout=600, check=False)
-        assert not output.status, f"status {output.status}\n{output.text}"
-
-
-def run(results: Results, kernel: Kernel, variant: str, logs: Path, seconds: float, seed: int) -> None:
-    """The storms, one boot for each machine, and the fuzz of the policy file in each."""
+def run(results: Results, kernel: Kernel, logs: Path, seed: int, seconds: float) -> None:
+    """The storms, one boot for each machine, and in each random input for the policy: only its three words may do."""
     for topology in dict.fromkeys(each.topology for each in STORMS):
-        name = f"{kernel.name} {variant} {topology} storm (seed {seed}):"
-        log = logs / f"storm-{variant}-{topology}.console"
-        with quiet(results, name), series_boot(kernel, variant, topology, log, one_thread=True) as machine:
-            fuzz(results, machine, name, seed)
+        name, log = f"{kernel.name} debug {topology} storm (seed {seed}):", logs / f"storm-debug-{topology}.console"
+        with quiet(results, name), series_boot(kernel, "debug", topology, log, one_thread=True) as machine:
+            with results.case(f"{name} fuzz of the policy, {FUZZ_TRIES} words"):
+                output = machine.sh(f"storm --tries {FUZZ_TRIES} --seed {seed} fuzz", timeout=600, check=False)
+                assert not output.status, f"status {output.status}\n{output.text}"
             if topology == "slow-cpus":
                 slow_cpus_come(machine)
             for number, each in enumerate(STORMS):
                 if each.topology == topology:
                     label = f"{name} {'policies too,' if 'policy' in each.workers else f'under {each.policy},'}"
                     storm(results, machine, kernel, label, each, seconds * each.part, seed + number)
-            if "debug" in build.VARIANTS[variant]:
-                with results.case(f"{name} no leak"):
-                    no_leaks(machine)
+            with results.case(f"{name} no leak"):  # memory must look unreferenced in two scans to be reported
+                machine.sh(f"echo scan >{LEAKS}; sleep 6; echo scan >{LEAKS}", timeout=300)
+                leaks = machine.read(LEAKS)
+                assert not re.search(r"demotion|memory_tier", leaks), leaks
 
 
 def races(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
@@ -286,4 +241,4 @@ def races(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:
         log = logs / f"races-{each.topology}.console"
         with quiet(results, name), series_boot(kernel, "kcsan", each.topology, log) as machine:
             gate.set_policy(machine, each.policy)
-            rage(machine, each, RACE_SECONDS, seed)
+            rage(machine, each, RACE_SECONDS, seed, "--eager")
