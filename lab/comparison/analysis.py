@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,41 +14,19 @@ from lab.common import LabError
 from lab.comparison import runs, stats
 from lab.comparison.stats import OK, Comparison, Key, Outcome, Row
 
-ARMS = {
-    "stock": "the kernel without the series",
-    "stock2": "stock again, in boots of its own",
-    "auto": "the gate's default: rebuilds only while more than one node has memory",
-    "auto2": "auto again, in the same boots",
-    "always": "rebuilds at each event",
-    "never": "rebuilds at none",
+WORDS = tomllib.loads(Path(__file__).with_name("report.toml").read_text())
+ARMS: dict[str, list[str]] = WORDS["arms"]
+MEASURES: dict[tuple[str, str], list[str]] = {
+    (scenario, metric): said for scenario, metrics in WORDS["measures"].items() for metric, said in metrics.items()
 }
-TOPOLOGIES = {
-    "one": "one node", "two-socket": "two nodes with CPUs and memory", "tiered": "a second node, without CPUs",
-    "hot-add": "a second node whose memory comes and goes", "here": "this machine, not booted in between",
-}
+RATE, BLOCK, CPU = list(MEASURES)[:3]  # these have claims, and the answer is made of them
 SAME = (("stock", "stock2"), ("auto", "auto2"))  # A/A: what differs here is noise
 PAIRS = (("stock", "auto"), ("auto", "always"), ("stock", "always"), ("auto", "never"), *SAME)  # base, new
 
 
 def topology_text(name: str) -> str:
     machine, _, cpus = name.partition("/")
-    return TOPOLOGIES.get(machine, machine) + (f", {cpus} CPUs" if cpus else "")
-
-
-MEASURES = {  # scenario and metric: what it is, its unit
-    ("memhotplug", "ops_per_sec"): ("stress-ng memhotplug", "ops/s"),
-    ("memory", "cycle_ms"): ("memory block off + on", "ms"),
-    ("cpu", "cycle_ms"): ("CPU off + on", "ms"),
-    ("smt", "switch_off_ms"): ("SMT switch off", "ms"),
-    ("smt", "switch_on_ms"): ("SMT switch on", "ms"),
-    ("suspend", "suspend_ms"): ("suspend and resume", "ms"),
-    ("suspend", "cpus_off_ms"): ("suspend, CPUs off", "ms"),
-    ("suspend", "cpus_on_ms"): ("suspend, CPUs on", "ms"),
-    ("node", "on_ms"): ("a node's first memory comes", "ms"),
-    ("node", "off_ms"): ("a node's last memory goes", "ms"),
-    ("boot", "init_s"): ("boot to init", "s"),
-}
-RATE, BLOCK, CPU = list(MEASURES)[:3]  # these have claims, and the answer is made of them
+    return WORDS["topologies"].get(machine, machine) + (f", {cpus} CPUs" if cpus else "")
 
 
 def title_of(key: Key) -> str:
@@ -149,7 +128,7 @@ class Analysis:
                 found="none", do="run `make bench`",
             )
         self.plan = plan
-        self.design = runs.design_of(plan)
+        self.design = runs.design_of(plan["design"])
         self.margin = self.design.margin
         self.planned = {arm for part in self.design.parts for arm in part.arms}
         self.emulated = any("tcg" in word for command in plan["commands"].values() for word in command)
@@ -317,13 +296,9 @@ def answer(run: Analysis) -> list[str]:
     ) if sentence]  # fmt: skip
 
 
-def method(run: Analysis) -> str:
+def notes(run: Analysis) -> list[str]:
+    """What stands below the tables."""
     floors = sorted({(each.found.blocks, each.found.p_floor) for each in run.results})
     floor = ", ".join(f"{blocks} blocks {least:.2g}" for blocks, least in floors)
-    return (
-        "Ratios are of the boots' medians, paired in randomised blocks, as geometric means. The interval is 95 %, "
-        f"Student's t of the log ratios. 'equivalent': the 90 % interval lies inside {1 / (1 + run.margin):.3f} – "
-        f"{1 + run.margin:.3f}, a margin fixed before measuring. p: all sign flips of the blocks' log ratios; (floor): "
-        f"the least that so few blocks can give, however far apart the arms are ({floor}). No p is corrected for the "
-        "number of rows: the claims were fixed beforehand, the other rows describe."
-    )
+    waits, method = WORDS["notes"]["waits"], WORDS["notes"]["method"]
+    return [waits] * run.traced + [method.format(low=1 / (1 + run.margin), high=1 + run.margin, floor=floor)]

@@ -18,18 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
 from lab.comparison import stats
-from lab.comparison.analysis import MEASURES, SAME, Analysis, Result, more_is_better, title_of
+from lab.comparison.analysis import ARMS, MEASURES, SAME, Analysis, Result, more_is_better, title_of
 
-# Okabe and Ito's colours, and a marker each (with its sign in text), so that nothing is told by colour alone.
-LOOKS = {
-    "stock": ("#000000", "o", "●"), "stock2": ("#7f7f7f", "v", "▼"), "auto": ("#0072B2", "s", "■"),
-    "auto2": ("#56B4E9", "D", "◆"), "always": ("#D55E00", "^", "▲"), "never": ("#009E73", "P", "✚"),
-}
-STYLE = {
-    "savefig.dpi": 150, "font.size": 11, "axes.titlesize": 12, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.grid": True, "grid.color": "#dddddd", "axes.axisbelow": True, "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-}
+STYLE = Path(__file__).with_name("report.mplstyle")
 RATIO_TICKS = (  # the finest that leaves room is taken
     (0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3), (0.5, 0.6, 0.8, 1, 1.25, 1.5, 2), (0.25, 0.5, 0.7, 1, 1.4, 2, 4),
     (0.1, 0.2, 0.5, 1, 2, 5, 10),
@@ -64,7 +55,7 @@ def _ratio_axis(axes: Axes, results: Sequence[Result], margin: float) -> tuple[f
 
 def _bar(axes: Axes, result: Result, y: float, limits: tuple[float, float]) -> None:
     """A ratio with its interval; an arrowhead where the interval goes on beyond the axis."""
-    colour, marker, _ = LOOKS[result.new]
+    _, colour, marker, _ = ARMS[result.new]
     ends = [min(max(end, limits[0]), limits[1]) for end in (result.found.low, result.found.high)]
     axes.plot(ends, [y, y], color=colour, linewidth=2, solid_capstyle="butt")
     for end, shown, arrow in zip((result.found.low, result.found.high), ends, "<>"):
@@ -127,7 +118,7 @@ def plot_boots(run: Analysis) -> Figure | None:
         (label, unit), arms = MEASURES[key[1:]], run.arms(key)
         every: list[float] = []
         for place, arm in enumerate(arms):
-            colour, marker, _ = LOOKS[arm]
+            _, colour, marker, _ = ARMS[arm]
             if key.metric == "cycle_ms":
                 every += (events := run.values(key, arm))
                 axes.plot(place + rng.uniform(-0.3, 0.3, len(events)), events, ".", color=colour, alpha=0.25,
@@ -152,7 +143,7 @@ LANES = {"seen_nodes_count": "nodes with\nmemory", "seen_open_count": "gate open
 def plot_timeline(run: Analysis) -> Figure | None:
     """hot-add, one boot an arm: the node's memory, the gate, the rebuilds, as they were seen between single writes."""
     rows = [row for row in run.rows if row.metric in LANES]
-    first = {arm: min(row.boot for row in rows if row.arm == arm) for arm in LOOKS if any(r.arm == arm for r in rows)}
+    first = {arm: min(row.boot for row in rows if row.arm == arm) for arm in ARMS if any(r.arm == arm for r in rows)}
     if not rows:
         return None
     figure, grid = plt.subplots(
@@ -164,14 +155,14 @@ def plot_timeline(run: Analysis) -> Figure | None:
             if seen:
                 times, values = zip(*seen)
                 since = values[0] if metric == "seen_rebuilds_count" else 0
-                axes.step(times, [value - since for value in values], ".-", where="post", color=LOOKS[arm][0])
+                axes.step(times, [value - since for value in values], ".-", where="post", color=ARMS[arm][1])
             else:
                 axes.text(0.5, 0.5, "not in a stock kernel", transform=axes.transAxes, ha="center", color="#666666")
             axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
             axes.margins(y=0.2)
             if column == 0:
                 axes.set_ylabel(label)
-        grid[0][column].set_title(arm, loc="left", color=LOOKS[arm][0])
+        grid[0][column].set_title(arm, loc="left", color=ARMS[arm][1])
         grid[-1][column].set_xlabel("seconds")
     figure.align_ylabels()
     return figure
@@ -189,7 +180,7 @@ def draw(run: Analysis, folder: Path) -> dict[str, Path]:
     """The pictures, as PNG files."""
     folder.mkdir(exist_ok=True)
     made = {}
-    with plt.rc_context(STYLE):
+    with plt.style.context(STYLE):
         for name, (plot, _) in PICTURES.items():
             path = folder / f"{name}.png"
             path.unlink(missing_ok=True)

@@ -94,12 +94,6 @@ def counted(run: Analysis) -> Table | None:
     ])  # fmt: skip
 
 
-WAITS = (
-    "* Grace periods waited for in an event, and those of the demotion code alone; counted with the function tracer in "
-    "boots of their own, which are not timed. A stock kernel has no counter of rebuilds."
-)
-
-
 def claimed(run: Analysis) -> Table | None:
     return tabled("Claims, fixed beforehand", ("outcome", "ratio", "95 % interval", "claim"), [
         (outcome, f"{result.ratio:.2f}" if result else EMPTY, interval(result), claim.text)
@@ -117,7 +111,7 @@ def table(run_dir: Path) -> None:
     console.print(f"\n{analysis.headline(run)}", markup=False)
     for each in tables(run):
         each.show()
-    for text in filter(None, (WAITS * run.traced, analysis.method(run))):
+    for text in analysis.notes(run):
         console.print(f"\n{text}", style="dim", markup=False, soft_wrap=False)
     console.print("\n" + "\n".join(analysis.answer(run)), markup=False, soft_wrap=False)
 
@@ -178,7 +172,7 @@ def render(run: Analysis, run_dir: Path, drawn: dict[str, Path]) -> str:
     configs = {path.name.removeprefix("config-"): path.read_text() for path in sorted(run_dir.glob("config-*"))}
     planned = {name: part for name, part in run.plan.items() if name not in ("environment", "commands")}
     return page.render(
-        run=run, analysis=analysis, waits=WAITS * run.traced, looks=pictures.LOOKS, tables=tables(run),
+        run=run, analysis=analysis, tables=tables(run),
         figures={name: (pictures.PICTURES[name][1], encoded(path.read_bytes())) for name, path in drawn.items()},
         robot=filter(None, (robot(run, *pair) for pair in analysis.PAIRS[:3])),
         appendix={

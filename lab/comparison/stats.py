@@ -85,7 +85,7 @@ def read_rows(path: Path) -> list[Row]:
     kinds = get_type_hints(Row).values()
     with path.open(newline="") as lines:
         table = csv.reader(lines)
-        if (header := next(table, [])) != [*Row._fields]:
+        if (header := tuple(next(table, ()))) != Row._fields:
             raise ValueError(f"{path}: not a table of measurements (its first line is {header})")
         rows = []
         for fields in table:

@@ -241,7 +241,7 @@ def test_reproduce_repeats_the_plan(run_dir: Path) -> None:
     assert away.returncode and "top of the repository" in away.stderr
     plan = runs.load_plan(run_dir)
     assert plan
-    assert runs.design_of(plan) == SMALL and plan["seed"] == 5
+    assert runs.design_of(plan["design"]) == SMALL and plan["seed"] == 5
 
 
 def test_claim_texts_differ() -> None:
