@@ -41,12 +41,8 @@ def _ratio_axis(axes: Axes, results: Sequence[Result], margin: float) -> tuple[f
     axes.axvline(1, color="#555555", linewidth=1)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    ticks: list[float] = []
-    for steps in RATIO_TICKS:
-        ticks = [tick for tick in steps if low <= tick <= high]
-        if len(ticks) <= 4:
-            break
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    fits = [[tick for tick in steps if low <= tick <= high] for steps in RATIO_TICKS]
+    axes.xaxis.set_major_locator(FixedLocator(next((fit for fit in fits if len(fit) <= 4), fits[-1])))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(axis="y", visible=False)
@@ -75,7 +71,7 @@ def plot_ratios(run: Analysis) -> Figure | None:
         return None
     figure, grid = plt.subplots(1, len(shown), figsize=(12, 1.2 + 0.22 * len(keys)), sharey=True, squeeze=False)
     for axes, (title, pairs) in zip(grid[0], shown.items()):
-        limits = _ratio_axis(axes, [each for (_, pair), each in found.items() if pair in pairs], run.margin)
+        limits = _ratio_axis(axes, [each for (_, pair), each in found.items() if pair in pairs], run.design.margin)
         for place, key in enumerate(keys):
             here = [found[key, pair] for pair in pairs if (key, pair) in found]
             for step, result in enumerate(here):
@@ -85,7 +81,7 @@ def plot_ratios(run: Analysis) -> Figure | None:
     grid[0][0].set_yticks(range(len(keys)), labels, fontsize=9)
     grid[0][0].set_ylim(len(keys) - 0.5, -0.5)
     figure.supxlabel(
-        f"ratio of medians, log scale; bars: 95 % intervals, an arrowhead where one is cut; grey: ±{run.margin:.0%}",
+        f"ratio of medians, log scale; bars: 95 % intervals, an arrowhead where one is cut; grey: ±{run.design.margin:.0%}",
         fontsize=10,
     )
     return figure
@@ -120,7 +116,7 @@ def plot_boots(run: Analysis) -> Figure | None:
         for place, arm in enumerate(arms):
             _, colour, marker, _ = ARMS[arm]
             if key.metric == "cycle_ms":
-                every += (events := run.values(key, arm))
+                every += (events := [row.value for row in run.groups[key, arm]])
                 axes.plot(place + rng.uniform(-0.3, 0.3, len(events)), events, ".", color=colour, alpha=0.25,
                           markersize=4, markeredgewidth=0)
             every += (medians := list(run.medians[key, arm].values()))

@@ -24,7 +24,10 @@ from lab.comparison.stats import Outcome
 from lab.kernels import trees
 
 EMPTY = "–"
-TEMPLATE = Path(__file__).with_name("report.html.j2")
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=jinja2.select_autoescape(("html.j2",)),
+    trim_blocks=True, lstrip_blocks=True,
+)
 STYLES: dict[str, str] = {Outcome.PASS: "green", Outcome.FAIL: "bold red"}
 
 
@@ -63,12 +66,9 @@ def tabled(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Ta
     return Table(title, [name for name, _ in columns], [[*row] for row in zip(*(cells for _, cells in columns))])
 
 
-def number(value: float) -> str:
-    return np.format_float_positional(value, 4, fractional=False, trim="-")
-
-
 def side(value: float, deviation: float) -> str:
-    return f"{number(value)} ±{deviation:.0f}%" if np.isfinite(deviation) else number(value)
+    number = np.format_float_positional(value, 4, fractional=False, trim="-")
+    return f"{number} ±{deviation:.0f}%" if np.isfinite(deviation) else number
 
 
 def timed(run: Analysis) -> Table | None:
@@ -89,7 +89,7 @@ def counted(run: Analysis) -> Table | None:
     return tabled("Counted, exact on any machine", head, [
         (f"{each.topology}: {each.scenario}", each.arm, shown(each.events or None), shown(each.failed or None),
          shown(each.rebuilds), shown(each.waits, 1), shown(each.demotion_waits, 1),
-         each.expected if each.outcome else "", each.outcome or "")
+         each.expected, each.outcome or "")
         for each in run.counted
     ])  # fmt: skip
 
@@ -97,7 +97,7 @@ def counted(run: Analysis) -> Table | None:
 def claimed(run: Analysis) -> Table | None:
     return tabled("Claims, fixed beforehand", ("outcome", "ratio", "95 % interval", "claim"), [
         (outcome, f"{result.ratio:.2f}" if result else EMPTY, interval(result), claim.text)
-        for claim, outcome, result in sorted(run.claims, key=lambda each: (each.outcome == Outcome.PASS, each.outcome))
+        for claim, outcome, result in sorted(run.claims, key=lambda each: (each[1] == Outcome.PASS, each[1]))
     ])  # fmt: skip
 
 
@@ -132,13 +132,7 @@ def robot(run: Analysis, base: str, new: str) -> str:
             change = f"{100 * (np.mean(news) / np.mean(olds) - 1):+.1f}%" if any(olds) else ""
             name = f"{suite}.{key.scenario}.{key.metric} [{key.topology}]"
             lines.append(f"{cell(olds)}  {change:>9}  {cell(news)}  {name}\n")
-    head = (
-        f"{base:>16} {new:<27}\n"
-        "---------------- ---------------------------\n"
-        "         %stddev     %change         %stddev\n"
-        "             \\          |                \\\n"
-    )
-    return head + "".join(lines) if lines else ""
+    return analysis.NOTES["robot"].format(base=base, new=new) + "".join(lines) if lines else ""
 
 
 def reproduce(run: Analysis) -> str:
@@ -150,16 +144,7 @@ def reproduce(run: Analysis) -> str:
         own = kernel not in trees.DEBIAN
         source = '--ksrc "${KSRC:?set it to the tree that was measured}"' if own else f"--kernel {kernel}"
         command = f'-m lab.comparison.bench {source} --plan "$plan"'
-    return f"""#!/bin/sh
-# SPDX-License-Identifier: GPL-2.0
-# Repeats this run: the same design, seed and order. Run it from the top of the repository, at revision
-# {run.plan["environment"].get("repository", "unknown")}; the new run gets a folder of its own.
-# Linux {run.plan["kernel"]["version"]}, {run.plan["environment"].get("compiler", "")}
-set -eu
-plan=$(realpath "$(dirname "$0")")/{runs.PLAN}
-test -e "$plan" -a -e lab/comparison/bench.py || {{ echo "$0: run me from the top of the repository" >&2; exit 1; }}
-exec /usr/bin/python3 {command} "$@"
-"""
+    return TEMPLATES.get_template("reproduce.sh.j2").render(plan=run.plan, name=runs.PLAN, command=command) + "\n"
 
 
 def encoded(data: bytes) -> str:
@@ -168,10 +153,9 @@ def encoded(data: bytes) -> str:
 
 def render(run: Analysis, run_dir: Path, drawn: dict[str, Path]) -> str:
     """The page; it needs nothing but itself."""
-    page = jinja2.Template(TEMPLATE.read_text(), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     configs = {path.name.removeprefix("config-"): path.read_text() for path in sorted(run_dir.glob("config-*"))}
     planned = {name: part for name, part in run.plan.items() if name not in ("environment", "commands")}
-    return page.render(
+    return TEMPLATES.get_template("report.html.j2").render(
         run=run, analysis=analysis, tables=tables(run),
         figures={name: (pictures.PICTURES[name][1], encoded(path.read_bytes())) for name, path in drawn.items()},
         robot=filter(None, (robot(run, *pair) for pair in analysis.PAIRS[:3])),
