@@ -64,27 +64,27 @@ class Slot:
     def add(self, metric: str, value: float, **more: Any) -> None:
         self.rows.append(self.blank._replace(metric=metric, value=value, **more))
 
-    def sh(self, script: str, timeout: float = 60) -> str:
-        return self.guest.sh(script, timeout=timeout, check=True).text
+
+Event = tuple[str, int, str, str, int, str]  # scenario, cycle, target, action, ns, result
 
 
-def toggled(text: str) -> Iterator[tuple[str, int, str, str, int, str]]:
-    """scenario, cycle, target, action, ns, result of each event, from what the guest's toggle program prints."""
+def toggled(text: str) -> Iterator[Event]:
+    """What the guest's toggle program has printed."""
     for line in text.splitlines():
         fields = line.strip().split(",")
         if len(fields) == 6 and fields[1].isdigit():
             yield fields[0], int(fields[1]), fields[2], fields[3], int(fields[4]), fields[5]
 
 
-def toggle_command(slot: Slot, what: str, cycles: int, block: str = "") -> str:
+def events(slot: Slot, what: str, cycles: int, block: str, timeout: float) -> Iterator[Event]:
     # Named, as a block that toggle looks for itself would be tried by events that no row stands for.
-    block = block or slot.memory_block
-    return f"toggle {what} --cycles {cycles}" + (f" --blocks {block}" if what == "memory" and block else "")
+    blocks = f" --blocks {block}" if what == "memory" and block else ""
+    return toggled(slot.guest.sh(f"toggle {what} --cycles {cycles}{blocks}", timeout=timeout).text)
 
 
 def toggle(slot: Slot, what: str, cycles: int, *, block: str = "", timeout: float = 120) -> None:
     """Run the guest's toggle program: one row an event."""
-    for _, cycle, target, action, ns, result in toggled(slot.sh(toggle_command(slot, what, cycles, block), timeout)):
+    for _, cycle, target, action, ns, result in events(slot, what, cycles, block or slot.memory_block, timeout):
         slot.add(f"{action}_ms", ns / 1e6, cycle=cycle, target=target, result=result)
 
 
@@ -98,9 +98,9 @@ def stress_command(design: Design, cpus: int) -> str:
 
 
 def memhotplug(slot: Slot) -> None:
-    text = slot.sh(stress_command(slot.design, slot.cpus) + " 2>&1", slot.design.stress_seconds + 60)
-    found = STRESS.search(text)
-    if not found:
+    command = f"{stress_command(slot.design, slot.cpus)} 2>&1"
+    text = slot.guest.sh(command, timeout=slot.design.stress_seconds + 60).text
+    if not (found := STRESS.search(text)):
         raise LabError("stress-ng --memhotplug", expected="a line of metrics", found=text[-400:], do="read the log")
     slot.add("ops_count", int(found[1]))
     slot.add("ops_per_sec", float(found[3]))
@@ -132,9 +132,9 @@ def suspend_times(log: str) -> dict[str, float]:
 
 
 def suspend(slot: Slot) -> None:
-    slot.sh("echo 0 >/sys/module/suspend/parameters/pm_test_delay; echo processors >/sys/power/pm_test")
+    slot.guest.sh("echo 0 >/sys/module/suspend/parameters/pm_test_delay; echo processors >/sys/power/pm_test")
     for cycle in range(slot.design.suspend_cycles):
-        times = suspend_times(slot.sh("dmesg -c >/dev/null; echo mem >/sys/power/state; dmesg"))
+        times = suspend_times(slot.guest.sh("dmesg -c >/dev/null; echo mem >/sys/power/state; dmesg").text)
         if not times:
             raise LabError("suspend", expected="PM: messages in dmesg", found="none", do="read the guest's log")
         for metric, value in times.items():
@@ -163,13 +163,14 @@ def node(slot: Slot) -> None:
 
     First by single writes, each looked at when it is over, for the picture; then in cycles, for the times.
     """
-    text = slot.sh(LOOK)
-    dimm = slot.guest.plug(slot.guest.block_size())
-    block = slot.sh("cd /sys/devices/system/node/node1 && echo memory*").strip().removeprefix("memory")
+    guest = slot.guest
+    text = guest.sh(LOOK).text
+    dimm = guest.plug(guest.block_size())
+    block = guest.sh("cd /sys/devices/system/node/node1 && echo memory*").text.strip().removeprefix("memory")
     write = f">/sys/devices/system/memory/memory{block}/state; look;"
-    text += slot.sh(LOOK + f"for _ in 1 2; do echo offline {write} echo online_movable {write} done")
+    text += guest.sh(LOOK + f"for _ in 1 2; do echo offline {write} echo online_movable {write} done").text
     toggle(slot, "memory", slot.design.node_cycles, block=block)
-    slot.guest.unplug(dimm)
+    guest.unplug(dimm)
     seen = [line.strip().split(",") for line in text.splitlines() if line.startswith("seen,")]
     for _, up, nodes, *rest in seen:
         at = float(up) - float(seen[0][1])
@@ -206,8 +207,8 @@ def waits(slot: Slot) -> None:
     The function tracer slows every event, so this is done in boots of their own, which are not timed.
     """
     gate.trace(slot.guest)
-    events = toggled(slot.sh(toggle_command(slot, slot.blank.scenario, slot.design.traced_cycles), 180))
-    slot.add("counted_events_count", sum(result == OK for *_, result in events))
+    tried = events(slot, slot.blank.scenario, slot.design.traced_cycles, slot.memory_block, 180)
+    slot.add("counted_events_count", sum(result == OK for *_, result in tried))
     everyone, own = gate.waits(slot.guest)
     slot.add("waits_count", everyone)
     slot.add("demotion_waits_count", own)
@@ -218,8 +219,6 @@ def waits(slot: Slot) -> None:
 
 @dataclass(frozen=True)
 class Boot:
-    """One boot of the plan."""
-
     index: int
     block: int
     part: int
@@ -354,8 +353,7 @@ def begin(out: Path, wanted: dict, images: dict[str, Path]) -> tuple[dict, set[i
             do="name another folder with --out, or remove this one",
         )
     if not plan:
-        plan = wanted
-        write_plan(out, plan)
+        write_plan(out, plan := wanted)
     for kind, image in images.items():
         if config := next((file for folder in image.parents if (file := folder / ".config").exists()), None):
             shutil.copyfile(config, out / f"config-{kind}")

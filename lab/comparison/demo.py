@@ -22,16 +22,6 @@ def step(number: int, what: str) -> None:
     say(f"\n[{number}/5] {what}")
 
 
-def show_patches(kernel: Kernel, rendering: render.Rendering) -> None:
-    """The series as patches, if git knows who would send them; the demo itself does not need them."""
-    try:
-        patches = render.series(kernel, rendering=rendering)
-    except LabError as error:
-        say(f"  no patches for `git am` written, the rest goes on:\n{error}")
-    else:
-        say(f"  {len(patches)} patches in {patches[0].parent}")
-
-
 def toggle(kernel: Kernel, image: Path) -> Table:
     """The gate in every topology, under each policy, as sysfs has it."""
     table = Table(title=f"The gate in sysfs, {kernel.name}", title_justify="left")
@@ -67,8 +57,11 @@ def main(given: argparse.Namespace) -> None:
     kernel = trees.chosen(given)[0]
     say(f"  {kernel.name}: {kernel.version}, keeps node_demotion[] in {kernel.keeper}")
     rendering = render.render(kernel)
-    show_patches(kernel, rendering)
-
+    try:
+        patches = render.series(kernel, rendering=rendering)
+        say(f"  {len(patches)} patches in {patches[0].parent}")
+    except LabError as error:  # git does not know who would send them, and the demo itself does not need them
+        say(f"  no patches for `git am` written, the rest goes on:\n{error}")
     kernel = replace(kernel, files=rendering.files())  # rendering takes seconds: once is enough
 
     step(2, "the stock kernel and the series kernel (a first build takes minutes, later ones reuse it)")

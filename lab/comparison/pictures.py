@@ -87,18 +87,6 @@ def plot_ratios(run: Analysis) -> Figure | None:
     return figure
 
 
-def _value_axis(axes: Axes, values: Sequence[float], label: str) -> None:
-    """Plain numbers: on a log scale where they differ much, else on a linear one, whose ticks are better."""
-    low, high = min(values), max(values)
-    if low and high > 4 * low:  # a 0 has no place on a log scale
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_locator(NullLocator())
-        label += ", log scale"
-    axes.set_ylabel(label)
-
-
 def plot_boots(run: Analysis) -> Figure | None:
     """Each boot's median over the events it is made from; lines join the boots of a block."""
     keys = [key for key in run.keys if len(run.arms(key)) > 1]
@@ -125,7 +113,13 @@ def plot_boots(run: Analysis) -> Figure | None:
         for block in sorted(set().union(*boots)):
             points = [(place, each[block]) for place, each in enumerate(boots) if block in each]
             axes.plot(*zip(*points), color="#999999", linewidth=0.8, zorder=2)
-        _value_axis(axes, every, f"{unit}, {'more' if more_is_better(key) else 'less'} is better")
+        wide = min(every) and max(every) > 4 * min(every)  # a 0 has no place on a log scale
+        if wide:  # where numbers differ less, the ticks of a linear scale are better
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_ylabel(f"{unit}, {'more' if more_is_better(key) else 'less'} is better" + ", log scale" * bool(wide))
         axes.set_xticks(range(len(arms)), arms)
         axes.set_xlim(-0.5, len(arms) - 0.5)
         axes.grid(axis="x", visible=False)

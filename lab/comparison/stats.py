@@ -39,8 +39,6 @@ DONE = "done"  # the metric of a boot's last row: rows of a boot without it are 
 
 
 class Key(NamedTuple):
-    """What is measured where."""
-
     topology: str
     scenario: str
     metric: str
@@ -118,8 +116,6 @@ def medians(rows: Iterable[Row], key: Key, arm: str) -> dict[int, float]:
 
 
 class Finding(StrEnum):
-    """What a comparison found."""
-
     EQUIVALENT = "equivalent"
     SMALL = "differs, but by less than the margin"
     DIFFERS = "differs"
