@@ -42,6 +42,7 @@ from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
 
 TRACE = "debug"  # the kernel variant that counts and does not time
+LOOK = Path(__file__).with_name("look.sh")
 _TABLE = tomllib.loads(Path(__file__).with_name("designs.toml").read_text())
 DESIGNS = {name: design_of({"name": name, **words}) for name, words in _TABLE["designs"].items()}
 SHAPES: dict[str, dict[str, Any]] = _TABLE["shapes"]
@@ -141,34 +142,17 @@ def suspend(slot: Slot) -> None:
             slot.add(metric, value, cycle=cycle)
 
 
-# Only the shell's own words, and only while nothing changes: a sample taken in the middle of a write would show a gate
-# that does not fit the nodes.
-LOOK = f"""
-look() {{
-    for _ in 1 2 3; do
-        usleep 100000 2>/dev/null || sleep 0.1
-        read up _ </proc/uptime; read nodes </sys/devices/system/node/has_memory
-        open=; rebuilds=
-        [ -e {gate.SYSFS}/open ] && read open <{gate.SYSFS}/open
-        [ -e {gate.DEBUGFS}/rebuilds ] && read rebuilds <{gate.DEBUGFS}/rebuilds
-        echo "seen,$up,$nodes,$open,$rebuilds"
-    done
-}}
-look
-"""
-
-
 def node(slot: Slot) -> None:
     """Node 1 has one block of memory, in a DIMM: when it goes, the node's last goes; when it comes, the first comes.
 
     First by single writes, each looked at when it is over, for the picture; then in cycles, for the times.
     """
-    guest = slot.guest
-    text = guest.sh(LOOK).text
+    guest, look = slot.guest, LOOK.read_text()
+    text = guest.sh(look).text
     dimm = guest.plug(guest.block_size())
     block = guest.sh("cd /sys/devices/system/node/node1 && echo memory*").text.strip().removeprefix("memory")
     write = f">/sys/devices/system/memory/memory{block}/state; look;"
-    text += guest.sh(LOOK + f"for _ in 1 2; do echo offline {write} echo online_movable {write} done").text
+    text += guest.sh(look + f"for _ in 1 2; do echo offline {write} echo online_movable {write} done").text
     toggle(slot, "memory", slot.design.node_cycles, block=block)
     guest.unplug(dimm)
     seen = [line.strip().split(",") for line in text.splitlines() if line.startswith("seen,")]

@@ -34,14 +34,14 @@ def toggle(kernel: Kernel, image: Path) -> Table:
                 before = gate.state(machine)[1]
                 machine.plug()
             nodes = machine.read("/sys/devices/system/node/has_memory")
-            row = []
+            found: dict[str, str] = {}
             for policy in (*gate.POLICIES[1:], "auto"):
                 gate.set_policy(machine, policy)
-                row.append("open" if gate.state(machine)[1] else "closed")
-            always, never, auto = row
+                found[policy] = "open" if gate.state(machine)[1] else "closed"
             if name == "hot-add":
-                auto = f"{'open' if before else 'closed'}, then a DIMM: {auto}"
-            table.add_row(name, nodes, auto, always, never, gate.targets(machine)[0] or "none")
+                found["auto"] = f"{'open' if before else 'closed'}, then a DIMM: {found['auto']}"
+            states = (found[policy] for policy in gate.POLICIES)
+            table.add_row(name, nodes, *states, gate.targets(machine)[0] or "none")
         say(f"  {name}: booted, toggled, powered off")
     return table
 
@@ -52,7 +52,6 @@ def parser() -> argparse.ArgumentParser:
 
 def main(given: argparse.Namespace) -> None:
     start = time.monotonic()
-
     step(1, "the source, and the series rendered for it")
     kernel = trees.chosen(given)[0]
     say(f"  {kernel.name}: {kernel.version}, keeps node_demotion[] in {kernel.keeper}")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -80,10 +80,8 @@ def plot_ratios(run: Analysis) -> Figure | None:
     labels = [f"{title_of(key)} ({'better →' if more_is_better(key) else '← better'})" for key in keys]
     grid[0][0].set_yticks(range(len(keys)), labels, fontsize=9)
     grid[0][0].set_ylim(len(keys) - 0.5, -0.5)
-    figure.supxlabel(
-        f"ratio of medians, log scale; bars: 95 % intervals, an arrowhead where one is cut; grey: ±{run.design.margin:.0%}",
-        fontsize=10,
-    )
+    said = "ratio of medians, log scale; bars: 95 % intervals, an arrowhead where one is cut; grey: ±"
+    figure.supxlabel(f"{said}{run.design.margin:.0%}", fontsize=10)
     return figure
 
 
@@ -158,12 +156,7 @@ def plot_timeline(run: Analysis) -> Figure | None:
     return figure
 
 
-PICTURES: dict[str, tuple[Callable[[Analysis], Figure | None], str]] = {
-    "ratios": (plot_ratios, "Ratios of all comparisons with their intervals."),
-    "boots": (plot_boots, "The median of every boot, those of a block joined; behind it, as dots, every single event."),
-    "timeline": (plot_timeline, "hot-add: a DIMM is plugged, then its block goes off and on by single writes. "
-                                "A dot is a sample; what happens between two is not seen."),
-}
+PICTURES = {"ratios": plot_ratios, "boots": plot_boots, "timeline": plot_timeline}
 
 
 def draw(run: Analysis, folder: Path) -> dict[str, Path]:
@@ -171,7 +164,7 @@ def draw(run: Analysis, folder: Path) -> dict[str, Path]:
     folder.mkdir(exist_ok=True)
     made = {}
     with plt.style.context(STYLE):
-        for name, (plot, _) in PICTURES.items():
+        for name, plot in PICTURES.items():
             path = folder / f"{name}.png"
             path.unlink(missing_ok=True)
             if figure := plot(run):

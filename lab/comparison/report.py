@@ -71,38 +71,31 @@ def side(value: float, deviation: float) -> str:
     return f"{number} ±{deviation:.0f}%" if np.isfinite(deviation) else number
 
 
-def timed(run: Analysis) -> Table | None:
-    head = ("what", "new / base", "base", "new", "ratio", "95 % interval", "p", "n", "finding")
-    return tabled("Timed: medians of boots, n blocks of them", head, [
-        (title_of(each.key), f"{each.new} / {each.base}", side(found.base, found.base_spread),
-         side(found.new, found.new_spread), f"{found.ratio:.2f}", interval(found), analysis.p_text(found),
-         str(found.blocks), analysis.finding_text(each))
-        for each in run.results if (found := each.found)
-    ])  # fmt: skip
-
-
-def counted(run: Analysis) -> Table | None:
+def tables(run: Analysis) -> list[Table]:
     def shown(value: float | None, digits: int = 0) -> str:
         return EMPTY if value is None else f"{value:,.{digits}f}"
 
-    head = ("where", "arm", "events", "failed", "rebuilds", "waits*", "own waits*", "expected", "")
-    return tabled("Counted, exact on any machine", head, [
-        (f"{each.topology}: {each.scenario}", each.arm, shown(each.events or None), shown(each.failed or None),
-         shown(each.rebuilds), shown(each.waits, 1), shown(each.demotion_waits, 1),
-         each.expected, each.outcome or "")
-        for each in run.counted
-    ])  # fmt: skip
-
-
-def claimed(run: Analysis) -> Table | None:
-    return tabled("Claims, fixed beforehand", ("outcome", "ratio", "95 % interval", "claim"), [
-        (outcome, f"{result.ratio:.2f}" if result else EMPTY, interval(result), claim.text)
-        for claim, outcome, result in sorted(run.claims, key=lambda each: (each[1] == Outcome.PASS, each[1]))
-    ])  # fmt: skip
-
-
-def tables(run: Analysis) -> list[Table]:
-    return [each for each in (claimed(run), counted(run), timed(run)) if each]
+    made = [
+        tabled("Claims, fixed beforehand", ("outcome", "ratio", "95 % interval", "claim"), [
+            (outcome, f"{result.ratio:.2f}" if result else EMPTY, interval(result), claim.text)
+            for claim, outcome, result in sorted(run.claims, key=lambda each: (each[1] == Outcome.PASS, each[1]))
+        ]),
+        tabled("Counted, exact on any machine",
+               ("where", "arm", "events", "failed", "rebuilds", "waits*", "own waits*", "expected", ""), [
+            (f"{each.topology}: {each.scenario}", each.arm, shown(each.events or None), shown(each.failed or None),
+             shown(each.rebuilds), shown(each.waits, 1), shown(each.demotion_waits, 1),
+             each.expected, each.outcome or "")
+            for each in run.counted
+        ]),
+        tabled("Timed: medians of boots, n blocks of them",
+               ("what", "new / base", "base", "new", "ratio", "95 % interval", "p", "n", "finding"), [
+            (title_of(each.key), f"{each.new} / {each.base}", side(found.base, found.base_spread),
+             side(found.new, found.new_spread), f"{found.ratio:.2f}", interval(found), analysis.p_text(found),
+             str(found.blocks), analysis.finding_text(each))
+            for each in run.results if (found := each.found)
+        ]),
+    ]  # fmt: skip
+    return [each for each in made if each]
 
 
 def table(run_dir: Path) -> None:
@@ -157,7 +150,7 @@ def render(run: Analysis, run_dir: Path, drawn: dict[str, Path]) -> str:
     planned = {name: part for name, part in run.plan.items() if name not in ("environment", "commands")}
     return TEMPLATES.get_template("report.html.j2").render(
         run=run, analysis=analysis, tables=tables(run),
-        figures={name: (pictures.PICTURES[name][1], encoded(path.read_bytes())) for name, path in drawn.items()},
+        figures={name: (analysis.WORDS["pictures"][name], encoded(path.read_bytes())) for name, path in drawn.items()},
         robot=filter(None, (robot(run, *pair) for pair in analysis.PAIRS[:3])),
         appendix={
             "Design and order of the boots": json.dumps(planned, indent=1),
