@@ -85,9 +85,7 @@ class Counted:
         says = self.machine == "one" or (self.machine, self.scenario) == ("two-socket", "cpu")
         if self.rebuilds is None or not says:
             return ""
-        if runs.policy_of(self.arm) != "always":
-            return "none"
-        return "one an event" if self.events else ""
+        return "none" if runs.policy_of(self.arm) != "always" else "one an event" if self.events else ""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -99,8 +97,6 @@ class Counted:
 
 
 class Analysis:
-    """A run's numbers, compared."""
-
     def __init__(self, run_dir: Path) -> None:
         plan = runs.load_plan(run_dir)
         self.rows = stats.add_cycles(stats.read_rows(run_dir / runs.DATA))
@@ -134,9 +130,7 @@ class Analysis:
 
     @cached_property
     def results(self) -> list[Result]:
-        return [
-            Result(key, *pair, found) for key in self.keys for pair in PAIRS if (found := self.compare(key, *pair))
-        ]
+        return [Result(key, *pair, found) for key in self.keys for pair in PAIRS if (found := self.compare(key, *pair))]
 
     @cached_property
     def claims(self) -> list[tuple[Claim, Outcome, Comparison | None]]:
@@ -158,8 +152,7 @@ class Analysis:
                 group["events" if row.result == OK else "failed"] += 1
             elif row.metric.endswith("_count") and not row.metric.startswith("seen_"):
                 group[row.metric.removesuffix("_count")] += row.value
-        counted = []
-        order = list(ARMS)
+        counted, order = [], list(ARMS)
         for topology, scenario, arm in sorted(sums, key=lambda group: (*group[:2], order.index(group[2]))):
             group = sums[topology, scenario, arm]
             tried = group["counted_events"]
@@ -232,10 +225,7 @@ def _compared(run: Analysis, base: str, new: str, opening: str) -> str:
 def answer(run: Analysis) -> list[str]:
     """What the run says, in a few sentences made from its data."""
     outcomes = [outcome for _, outcome, _ in run.claims]
-    judged = ""
-    if outcomes:
-        passed, failed = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
-        judged = f"Of {len(outcomes)} claims fixed beforehand {passed} hold, {failed or 'none'} failed."
+    passed, failed = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
     broken = [f"{each.topology}: {each.scenario}, {each.arm}" for each in run.counted if each.outcome == Outcome.FAIL]
     zeros = [
         f"{title_of(key)}, {arm}: {none} of {len(medians)}" for key in run.keys for arm in run.arms(key)
@@ -248,7 +238,7 @@ def answer(run: Analysis) -> list[str]:
         _compared(run, "auto", "always", "Rebuilding at each (always / auto):"),
         _compared(run, "stock", "auto", "Against stock (auto / stock):"),
         f"Not rebuilt as often as expected: {'; '.join(broken)}." * bool(broken),
-        judged,
+        f"Of {len(outcomes)} claims fixed beforehand {passed} hold, {failed or 'none'} failed." * bool(outcomes),
         f"Boots left out of the ratios, as their figure is 0: {'; '.join(zeros)}." * bool(zeros),
         "Emulated: ratios, no times." * ("tcg" in str(run.plan["commands"].values())),
     ) if sentence]  # fmt: skip

@@ -178,13 +178,6 @@ def prepare(guest: Guest) -> str:
     return blocks[-1] if blocks else ""
 
 
-def init_seconds(guest: Guest) -> float | None:
-    """When the kernel started init, by its own clock."""
-    text = guest.sh("dmesg | grep 'Run .* as init process' | head -n 1", timeout=20, check=False).text
-    found = re.search(r"\[\s*(\d+\.\d+)\]", text)
-    return float(found[1]) if found else None
-
-
 def waits(slot: Slot) -> None:
     """Count the grace periods that a few events wait for, and those of the demotion code.
 
@@ -248,8 +241,10 @@ def measure(image: Path, design: Design, boot: Boot, log: Path) -> tuple[list[Ro
     rows: list[Row] = []
     with boot_guest(image, part.topology, cpus=part.cpus, log=log) as guest:
         block = prepare(guest)
-        if part.variant != TRACE and (seconds := init_seconds(guest)) is not None:
-            rows.append(last._replace(arm="auto" if series else last.arm, metric="init_s", value=seconds))
+        if part.variant != TRACE:  # when did the kernel start init, by its own clock?
+            text = guest.sh("dmesg | grep 'Run .* as init process' | head -n 1", timeout=20, check=False).text
+            if found := re.search(r"\[\s*(\d+\.\d+)\]", text):
+                rows.append(last._replace(arm="auto" if series else last.arm, metric="init_s", value=float(found[1])))
         cpus = int(guest.sh("grep -c ^processor /proc/cpuinfo", timeout=20).text)
         for place, (scenario, arm) in enumerate(slots(boot, part)):
             slot = Slot(guest, design, cpus, last._replace(arm=arm, slot=place, scenario=scenario), block)
@@ -303,12 +298,6 @@ def make_plan(kernel: Kernel, design: Design, seed: int, images: dict[str, Path]
         "commands": {},
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
-
-
-def unfinished(out: Path) -> bool:
-    """Was a run begun here that has boots left?"""
-    done = {row.boot for row in stats.read_rows(out / DATA)}
-    return (plan := load_plan(out)) is not None and len(done) < len(plan["boots"])
 
 
 def same_run(plan: dict, wanted: dict) -> bool:
@@ -405,8 +394,10 @@ def run_folder(kernel: Kernel, design: Design, seed: int) -> Path:
     """The folder of an unfinished run of the same design and seed, else a new one."""
     base = kernel.build / "bench"
     for old in sorted(base.glob(f"{design.name}-*"), reverse=True):
-        plan = load_plan(old)
-        if plan and unfinished(old) and same_run(plan, make_plan(kernel, design, seed, images_of(kernel, design))):
+        plan, done = load_plan(old), {row.boot for row in stats.read_rows(old / DATA)}
+        if not plan or len(done) >= len(plan["boots"]):
+            continue
+        if same_run(plan, make_plan(kernel, design, seed, images_of(kernel, design))):
             return old
     return base / f"{design.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 

@@ -62,9 +62,7 @@ def _bar(axes: Axes, result: Result, y: float, limits: tuple[float, float]) -> N
 
 def plot_ratios(run: Analysis) -> Figure | None:
     """Ratios and intervals, with the margin: a row a quantity, a panel a question."""
-    found = {
-        (each.key, (each.base, each.new)): each for each in run.results if each.found.blocks >= stats.MIN_BLOCKS
-    }
+    found = {(each.key, (each.base, each.new)): each for each in run.results if each.found.blocks >= stats.MIN_BLOCKS}
     keys = list(dict.fromkeys(key for key, _ in found))
     shown = {title: pairs for title, pairs in PANELS.items() if {pair for _, pair in found} & {*pairs}}
     if not shown:
@@ -160,7 +158,6 @@ PICTURES = {"ratios": plot_ratios, "boots": plot_boots, "timeline": plot_timelin
 
 
 def draw(run: Analysis, folder: Path) -> dict[str, Path]:
-    """The pictures, as PNG files."""
     folder.mkdir(exist_ok=True)
     made = {}
     with plt.style.context(STYLE):

@@ -130,14 +130,8 @@ def robot(run: Analysis, base: str, new: str) -> str:
 
 def reproduce(run: Analysis) -> str:
     """A script that repeats the run: same design, seed and order."""
-    kernel = run.plan["kernel"]["name"]
-    if "repeat" in run.plan:  # how the run was started, where there is more to it than a plan
-        command = shlex.join(run.plan["repeat"])
-    else:
-        own = kernel not in trees.DEBIAN
-        source = '--ksrc "${KSRC:?set it to the tree that was measured}"' if own else f"--kernel {kernel}"
-        command = f'-m lab.comparison.bench {source} --plan "$plan"'
-    return TEMPLATES.get_template("reproduce.sh.j2").render(plan=run.plan, name=runs.PLAN, command=command) + "\n"
+    repeat, debian = shlex.join(run.plan.get("repeat", ())), run.plan["kernel"]["name"] in trees.DEBIAN
+    return TEMPLATES.get_template("reproduce.sh.j2").render(plan=run.plan, name=runs.PLAN, repeat=repeat, debian=debian)
 
 
 def encoded(data: bytes) -> str:
@@ -166,10 +160,9 @@ def write(run_dir: Path) -> Path:
     """The page, the pictures and the `reproduce` script, into the run's folder."""
     run = Analysis(run_dir)
     drawn = pictures.draw(run, run_dir / "plots")
-    script = run_dir / "reproduce"
+    page, script = run_dir / "report.html", run_dir / "reproduce"
     script.write_text(reproduce(run))
     script.chmod(0o755)
-    page = run_dir / "report.html"
     page.write_text(render(run, run_dir, drawn))
     return page
 
