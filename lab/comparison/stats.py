@@ -5,7 +5,7 @@ The unit of replication is the boot. A boot's many events are reduced to their m
 a log ratio, and only these log ratios, one a block, are treated as independent: events of one boot share its memory
 layout, its host's mood and its warm-up, so counting them as replicates would make noise look like evidence.
 
-The interval of the mean log ratio is Student's t: right for as few as three blocks, if they are roughly normal.
+The mean log ratio's interval is Student's t: right for as few as three blocks, if log ratios are roughly normal.
 Equivalence is decided as in two one-sided tests: the 90 % interval, made in the same way, lies inside a margin that is
 fixed before anything is measured. Noise can only make an interval wider, so it never earns an 'equivalent'.
 """
