@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,41 +14,15 @@ from lab.common import LabError
 from lab.comparison import runs, stats
 from lab.comparison.stats import OK, Comparison, Key, Outcome, Row
 
-ARMS = {
-    "stock": "the kernel without the series",
-    "stock2": "stock again, in boots of its own",
-    "auto": "the gate's default: rebuilds only while more than one node has memory",
-    "auto2": "auto again, in the same boots",
-    "always": "rebuilds at each event",
-    "never": "rebuilds at none",
+WORDS = tomllib.loads(Path(__file__).with_name("report.toml").read_text())
+NOTES: dict[str, str] = WORDS["notes"]
+ARMS: dict[str, list[str]] = WORDS["arms"]
+MEASURES: dict[tuple[str, str], list[str]] = {
+    (scenario, metric): said for scenario, metrics in WORDS["measures"].items() for metric, said in metrics.items()
 }
-TOPOLOGIES = {
-    "one": "one node", "two-socket": "two nodes with CPUs and memory", "tiered": "a second node, without CPUs",
-    "hot-add": "a second node whose memory comes and goes", "here": "this machine, not booted in between",
-}
+RATE, BLOCK, CPU = list(MEASURES)[:3]  # the answer is made of them
 SAME = (("stock", "stock2"), ("auto", "auto2"))  # A/A: what differs here is noise
 PAIRS = (("stock", "auto"), ("auto", "always"), ("stock", "always"), ("auto", "never"), *SAME)  # base, new
-
-
-def topology_text(name: str) -> str:
-    machine, _, cpus = name.partition("/")
-    return TOPOLOGIES.get(machine, machine) + (f", {cpus} CPUs" if cpus else "")
-
-
-MEASURES = {  # scenario and metric: what it is, its unit
-    ("memhotplug", "ops_per_sec"): ("stress-ng memhotplug", "ops/s"),
-    ("memory", "cycle_ms"): ("memory block off + on", "ms"),
-    ("cpu", "cycle_ms"): ("CPU off + on", "ms"),
-    ("smt", "switch_off_ms"): ("SMT switch off", "ms"),
-    ("smt", "switch_on_ms"): ("SMT switch on", "ms"),
-    ("suspend", "suspend_ms"): ("suspend and resume", "ms"),
-    ("suspend", "cpus_off_ms"): ("suspend, CPUs off", "ms"),
-    ("suspend", "cpus_on_ms"): ("suspend, CPUs on", "ms"),
-    ("node", "on_ms"): ("a node's first memory comes", "ms"),
-    ("node", "off_ms"): ("a node's last memory goes", "ms"),
-    ("boot", "init_s"): ("boot to init", "s"),
-}
-RATE, BLOCK, CPU = list(MEASURES)[:3]  # these have claims, and the answer is made of them
 
 
 def title_of(key: Key) -> str:
@@ -76,23 +51,8 @@ class Claim(NamedTuple):
 
 def claims(keeper: str) -> list[Claim]:
     """What is claimed for a kernel that keeps its demotion targets in `keeper`."""
-    made = [
-        Claim(Key("one", *RATE), "auto", "always", "<=", 0.6), Claim(Key("one", *CPU), "auto", "always", ">=", 1.2),
-        Claim(Key("one", *RATE), "stock", "auto", "=="), Claim(Key("one", *BLOCK), "stock", "auto", "=="),
-    ]
-    if keeper == "mm/migrate.c":  # 5.15: stock pays for every CPU event
-        for topology in ("one", "two-socket"):
-            made.append(Claim(Key(topology, *CPU), "stock", "auto", "<=", 0.8))
-            made.append(Claim(Key(topology, *CPU), "stock", "always", "=="))
-    else:
-        made.append(Claim(Key("one", *CPU), "stock", "auto", "=="))
-    return made + [Claim(Key("one", *what), *pair, "==") for pair in SAME for what in (RATE, BLOCK, CPU)]
-
-
-class Judged(NamedTuple):
-    claim: Claim
-    outcome: Outcome
-    result: Comparison | None
+    names = ("all", "migrate" if keeper == "mm/migrate.c" else "later", "same")
+    return [Claim(Key(*row[:3]), *row[3:]) for name in names for row in WORDS["claims"][name]]
 
 
 class Result(NamedTuple):
@@ -121,24 +81,22 @@ class Counted:
 
     @property
     def expected(self) -> str:
-        """What the design says of `rebuilds`; empty if it says nothing."""
+        """What the design says of `rebuilds`; empty if it says nothing, or nothing that was counted."""
         says = self.machine == "one" or (self.machine, self.scenario) == ("two-socket", "cpu")
         if self.rebuilds is None or not says:
             return ""
-        return "one an event" if runs.policy_of(self.arm) == "always" else "none"
+        return "none" if runs.policy_of(self.arm) != "always" else "one an event" if self.events else ""
 
     @property
     def outcome(self) -> Outcome | None:
         """An event that failed is a rebuild too if the kernel cancelled it late enough to say so."""
-        if not self.expected or (self.expected != "none" and not self.events):
+        if self.rebuilds is None or not self.expected:
             return None
-        low, high = (self.events, self.events + self.failed) if self.expected == "one an event" else (0, 0)
-        return Outcome.PASS if low <= (self.rebuilds or 0) <= high else Outcome.FAIL
+        low, high = (0, 0) if self.expected == "none" else (self.events, self.events + self.failed)
+        return Outcome.PASS if low <= self.rebuilds <= high else Outcome.FAIL
 
 
 class Analysis:
-    """A run's numbers, compared."""
-
     def __init__(self, run_dir: Path) -> None:
         plan = runs.load_plan(run_dir)
         self.rows = stats.add_cycles(stats.read_rows(run_dir / runs.DATA))
@@ -149,24 +107,16 @@ class Analysis:
                 found="none", do="run `make bench`",
             )
         self.plan = plan
-        self.design = runs.design_of(plan)
-        self.margin = self.design.margin
-        self.planned = {arm for part in self.design.parts for arm in part.arms}
-        self.emulated = any("tcg" in word for command in plan["commands"].values() for word in command)
-        self._groups: dict[tuple[Key, str], list[Row]] = defaultdict(list)
+        self.design = runs.design_of(plan["design"])
+        self.groups: dict[tuple[Key, str], list[Row]] = defaultdict(list)  # of the events that succeeded
         for row in self.rows:
-            self._groups[(Key(row.topology, row.scenario, row.metric), row.arm)].append(row)
-        self.medians: dict[tuple[Key, str], dict[int, float]] = {
-            group: found for group, rows in self._groups.items() if (found := stats.medians(rows, *group))
-        }
-
-    def values(self, key: Key, arm: str) -> list[float]:
-        """Every event of an arm that succeeded."""
-        return [row.value for row in self._groups.get((key, arm), []) if row.result == OK]
+            if row.result == OK:
+                self.groups[row.key, row.arm].append(row)
+        self.medians = {group: stats.medians(rows, *group) for group, rows in self.groups.items()}
 
     def compare(self, key: Key, base: str, new: str) -> Comparison | None:
         base_boots, new_boots = (self.medians.get((key, arm), {}) for arm in (base, new))
-        return stats.compare(base_boots, new_boots, margin=self.margin, seed=self.plan["seed"])
+        return stats.compare(base_boots, new_boots, margin=self.design.margin, seed=self.plan["seed"])
 
     def arms(self, key: Key) -> list[str]:
         return [arm for arm in ARMS if (key, arm) in self.medians]
@@ -180,18 +130,16 @@ class Analysis:
 
     @cached_property
     def results(self) -> list[Result]:
-        return [
-            Result(key, *pair, found) for key in self.keys for pair in PAIRS if (found := self.compare(key, *pair))
-        ]
+        return [Result(key, *pair, found) for key in self.keys for pair in PAIRS if (found := self.compare(key, *pair))]
 
     @cached_property
-    def claims(self) -> list[Judged]:
+    def claims(self) -> list[tuple[Claim, Outcome, Comparison | None]]:
         planned = {(part.name, arm) for part in self.design.parts for arm in part.arms}
         judged = []
         for claim in claims(self.plan["kernel"]["keeper"]):
             if claim.key in self.keys and {(claim.key.topology, arm) for arm in (claim.base, claim.new)} <= planned:
                 result = self.compare(claim.key, claim.base, claim.new)
-                judged.append(Judged(claim, stats.judge(result, claim.relation, claim.bound), result))
+                judged.append((claim, stats.judge(result, claim.relation, claim.bound), result))
         return judged
 
     @cached_property
@@ -204,36 +152,17 @@ class Analysis:
                 group["events" if row.result == OK else "failed"] += 1
             elif row.metric.endswith("_count") and not row.metric.startswith("seen_"):
                 group[row.metric.removesuffix("_count")] += row.value
-        counted = []
-        order = list(ARMS)
+        counted, order = [], list(ARMS)
         for topology, scenario, arm in sorted(sums, key=lambda group: (*group[:2], order.index(group[2]))):
             group = sums[topology, scenario, arm]
             tried = group["counted_events"]
-            if not tried and not {"rebuilds", "events"} & group.keys():
+            if not (tried or {"rebuilds", "events"} & group.keys()):
                 continue
-            if scenario == "node":  # not all of its events are timed
-                group.pop("events", None)
-            counted.append(
-                Counted(
-                    topology, scenario, arm, int(group["events"]), int(group["failed"]),
-                    int(group["rebuilds"]) if "rebuilds" in group else None,
-                    group["waits"] / tried if tried else None, group["demotion_waits"] / tried if tried else None,
-                )
-            )
+            events = 0 if scenario == "node" else int(group["events"])  # not all of a node's events are timed
+            rebuilds = int(group["rebuilds"]) if "rebuilds" in group else None
+            waits = (group[name] / tried if tried else None for name in ("waits", "demotion_waits"))
+            counted.append(Counted(topology, scenario, arm, events, int(group["failed"]), rebuilds, *waits))
         return counted
-
-    @cached_property
-    def traced(self) -> bool:
-        return any(each.waits is not None for each in self.counted)
-
-    @cached_property
-    def zeros(self) -> str:
-        """Which boots no ratio has, as their figure is 0; empty if there are none."""
-        found = [
-            f"{title_of(key)}, {arm}: {none} of {len(boots)}" for key in self.keys for arm in self.arms(key)
-            if (none := list((boots := self.medians[key, arm]).values()).count(0))
-        ]
-        return f"Boots left out of the ratios, as their figure is 0: {'; '.join(found)}." if found else ""
 
 
 # The answer
@@ -264,12 +193,10 @@ def headline(run: Analysis) -> str:
 
 def _rebuilt(run: Analysis) -> str:
     """What the gate is for, in counts."""
-    auto = [each for each in run.counted if runs.policy_of(each.arm) == "auto" and each.events]
     for machine, where in (("one", "with one node"), ("here", "on this machine")):
-        events, rebuilds = (
-            sum(getattr(each, what) or 0 for each in auto if each.machine == machine) for what in ("events", "rebuilds")
-        )
-        if events:
+        auto = [each for each in run.counted if (each.machine, runs.policy_of(each.arm)) == (machine, "auto")]
+        rebuilds = sum(each.rebuilds or 0 for each in auto if each.events)
+        if events := sum(each.events for each in auto):
             what = f"{rebuilds:,} events" if rebuilds else "no event"
             return f"On {run.plan['kernel']['version']} {where} {what} rebuilt with auto ({rebuilds:,} of {events:,})."
     return ""
@@ -282,11 +209,10 @@ def _compared(run: Analysis, base: str, new: str, opening: str) -> str:
         mine = [each for each in run.results if (*each.key[1:], each.base, each.new) == (*what, base, new)]
         if not mine:
             continue
-        (key, *_, found), label = mine[0], MEASURES[what][0]
-        if key.topology not in ("one", "here"):
-            label += f" ({key.topology})"
+        key, *_, found = mine[0]
+        label = MEASURES[what][0] + f" ({key.topology})" * (key.topology not in ("one", "here"))
         if found.finding.equivalent:
-            told.append(f"{label} the same within ±{run.margin:.0%} ({interval(found)})")
+            told.append(f"{label} the same within ±{run.design.margin:.0%} ({interval(found)})")
         elif found.finding.differs:
             times = f"{found.ratio:.{'2g' if found.ratio < 10 else '0f'}} times"
             told.append(f"{label} {times} as {'fast' if more_is_better(key) else 'long'} ({interval(found)})")
@@ -298,12 +224,13 @@ def _compared(run: Analysis, base: str, new: str, opening: str) -> str:
 
 def answer(run: Analysis) -> list[str]:
     """What the run says, in a few sentences made from its data."""
-    outcomes = [each.outcome for each in run.claims]
-    judged = ""
-    if outcomes:
-        passed, failed = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
-        judged = f"Of {len(outcomes)} claims fixed beforehand {passed} hold, {failed or 'none'} failed."
+    outcomes = [outcome for _, outcome, _ in run.claims]
+    passed, failed = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
     broken = [f"{each.topology}: {each.scenario}, {each.arm}" for each in run.counted if each.outcome == Outcome.FAIL]
+    zeros = [
+        f"{title_of(key)}, {arm}: {none} of {len(medians)}" for key in run.keys for arm in run.arms(key)
+        if (none := list((medians := run.medians[key, arm]).values()).count(0))
+    ]
     boots, planned = len(run.boots), len(run.plan["boots"])
     return [sentence for sentence in (
         f"Not finished: {boots} of {planned} boots." * (boots < planned),
@@ -311,19 +238,16 @@ def answer(run: Analysis) -> list[str]:
         _compared(run, "auto", "always", "Rebuilding at each (always / auto):"),
         _compared(run, "stock", "auto", "Against stock (auto / stock):"),
         f"Not rebuilt as often as expected: {'; '.join(broken)}." * bool(broken),
-        judged,
-        run.zeros,
-        "Emulated: ratios, no times." * run.emulated,
+        f"Of {len(outcomes)} claims fixed beforehand {passed} hold, {failed or 'none'} failed." * bool(outcomes),
+        f"Boots left out of the ratios, as their figure is 0: {'; '.join(zeros)}." * bool(zeros),
+        "Emulated: ratios, no times." * ("tcg" in str(run.plan["commands"].values())),
     ) if sentence]  # fmt: skip
 
 
-def method(run: Analysis) -> str:
+def notes(run: Analysis) -> list[str]:
+    """What stands below the tables."""
     floors = sorted({(each.found.blocks, each.found.p_floor) for each in run.results})
     floor = ", ".join(f"{blocks} blocks {least:.2g}" for blocks, least in floors)
-    return (
-        "Ratios are of the boots' medians, paired in randomised blocks, as geometric means. The interval is 95 %, "
-        f"Student's t of the log ratios. 'equivalent': the 90 % interval lies inside {1 / (1 + run.margin):.3f} – "
-        f"{1 + run.margin:.3f}, a margin fixed before measuring. p: all sign flips of the blocks' log ratios; (floor): "
-        f"the least that so few blocks can give, however far apart the arms are ({floor}). No p is corrected for the "
-        "number of rows: the claims were fixed beforehand, the other rows describe."
-    )
+    edge = 1 + run.design.margin
+    traced = any(each.waits is not None for each in run.counted)
+    return [NOTES["waits"]] * traced + [NOTES["method"].format(low=1 / edge, high=edge, floor=floor)]

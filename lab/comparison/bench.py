@@ -23,7 +23,8 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -32,7 +33,7 @@ from typing import Any
 from lab.common import ROOT, SEED, LabError, console, count, launch, say
 from lab.comparison import report, stats
 from lab.comparison.runs import DATA, Design, Part, design_of, kind_of, load_plan, policy_of, write_plan
-from lab.comparison.stats import DONE, OK, Row
+from lab.comparison.stats import OK, Row
 from lab.guests import gate
 from lab.guests.guest import TOPOLOGIES, Guest
 from lab.guests.guest import boot as boot_guest
@@ -41,36 +42,10 @@ from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
 
 TRACE = "debug"  # the kernel variant that counts and does not time
-FULL = ("stock", "stock2", "auto", "auto2", "always", "never")
-THREE = ("stock", "auto", "always")
-
-DESIGNS = {
-    "quick": Design(
-        "quick",
-        (
-            Part("one", ("memhotplug", "memory", "cpu"), THREE, blocks=4, rounds=3),
-            Part("hot-add", ("node",), ("auto",), blocks=1),  # for the picture
-        ),
-    ),
-    "default": Design(
-        "default",
-        (
-            Part("one", ("memhotplug", "memory", "cpu"), FULL, blocks=8, rounds=2),
-            Part("two-socket", ("cpu",), THREE, blocks=4, rounds=2),
-            Part("one", ("smt", "suspend"), THREE, blocks=4, cpus=8, rounds=2),
-            Part("hot-add", ("node",), THREE, blocks=3),
-            Part("one", ("memory", "cpu"), THREE, blocks=1, variant=TRACE),
-        ),
-        memory_cycles=12,
-        cpu_cycles=12,
-    ),
-}
-
-
-# The 0-day robot's original report: two sockets, nr_threads 10 %, 60 s, class os, test memhotplug. The class is where
-# it files the test; with a test named, it runs that one alone.
-LKP = {"parts": (Part("two-socket", ("memhotplug",), THREE, blocks=3),), "stress_seconds": 60, "stress_workers": "10%"}
-SHAPES: dict[str, dict[str, Any]] = {"lkp": LKP}
+LOOK = Path(__file__).with_name("look.sh")
+_TABLE = tomllib.loads(Path(__file__).with_name("designs.toml").read_text())
+DESIGNS = {name: design_of({"name": name, **words}) for name, words in _TABLE["designs"].items()}
+SHAPES: dict[str, dict[str, Any]] = _TABLE["shapes"]
 
 
 # What is done in a boot
@@ -83,36 +58,34 @@ class Slot:
     guest: Guest
     design: Design
     cpus: int
-    arm: str
+    blank: Row  # whose slot it is
     memory_block: str = ""  # the block that all arms of this boot toggle
-    rows: list[tuple[str, int, str, float, str, float]] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
-    def add(
-        self, metric: str, value: float, *, cycle: int = 0, target: str = "", at: float = 0.0, result: str = OK
-    ) -> None:
-        self.rows.append((metric, cycle, target, at, result, value))
-
-    def sh(self, script: str, timeout: float = 60) -> str:
-        return self.guest.sh(script, timeout=timeout, check=True).text
+    def add(self, metric: str, value: float, **more: Any) -> None:
+        self.rows.append(self.blank._replace(metric=metric, value=value, **more))
 
 
-def toggled(text: str) -> Iterator[tuple[int, str, str, int, str]]:
-    """cycle, target, action, ns, result of each event, from what the guest's toggle program prints."""
+Event = tuple[str, int, str, str, int, str]  # scenario, cycle, target, action, ns, result
+
+
+def toggled(text: str) -> Iterator[Event]:
+    """What the guest's toggle program has printed."""
     for line in text.splitlines():
         fields = line.strip().split(",")
         if len(fields) == 6 and fields[1].isdigit():
-            yield int(fields[1]), fields[2], fields[3], int(fields[4]), fields[5]
+            yield fields[0], int(fields[1]), fields[2], fields[3], int(fields[4]), fields[5]
 
 
-def toggle_command(slot: Slot, what: str, cycles: int, block: str = "") -> str:
+def events(slot: Slot, what: str, cycles: int, block: str, timeout: float) -> Iterator[Event]:
     # Named, as a block that toggle looks for itself would be tried by events that no row stands for.
-    block = block or slot.memory_block
-    return f"toggle {what} --cycles {cycles}" + (f" --blocks {block}" if what == "memory" and block else "")
+    blocks = f" --blocks {block}" if what == "memory" and block else ""
+    return toggled(slot.guest.sh(f"toggle {what} --cycles {cycles}{blocks}", timeout=timeout).text)
 
 
 def toggle(slot: Slot, what: str, cycles: int, *, block: str = "", timeout: float = 120) -> None:
     """Run the guest's toggle program: one row an event."""
-    for cycle, target, action, ns, result in toggled(slot.sh(toggle_command(slot, what, cycles, block), timeout)):
+    for _, cycle, target, action, ns, result in events(slot, what, cycles, block or slot.memory_block, timeout):
         slot.add(f"{action}_ms", ns / 1e6, cycle=cycle, target=target, result=result)
 
 
@@ -126,9 +99,9 @@ def stress_command(design: Design, cpus: int) -> str:
 
 
 def memhotplug(slot: Slot) -> None:
-    text = slot.sh(stress_command(slot.design, slot.cpus) + " 2>&1", slot.design.stress_seconds + 60)
-    found = STRESS.search(text)
-    if not found:
+    command = f"{stress_command(slot.design, slot.cpus)} 2>&1"
+    text = slot.guest.sh(command, timeout=slot.design.stress_seconds + 60).text
+    if not (found := STRESS.search(text)):
         raise LabError("stress-ng --memhotplug", expected="a line of metrics", found=text[-400:], do="read the log")
     slot.add("ops_count", int(found[1]))
     slot.add("ops_per_sec", float(found[3]))
@@ -139,9 +112,9 @@ def smt(slot: Slot) -> None:
     toggle(slot, "smt", slot.design.smt_cycles, timeout=300)
     for cycle in range(slot.design.smt_cycles):
         for action in ("off", "on"):
-            events = [row for row in slot.rows if row[0] == f"{action}_ms" and row[1] == cycle and row[4] == OK]
-            if events:
-                slot.add(f"switch_{action}_ms", sum(row[5] for row in events), cycle=cycle)
+            wanted = (f"{action}_ms", cycle, OK)
+            if events := [row.value for row in slot.rows if (row.metric, row.cycle, row.result) == wanted]:
+                slot.add(f"switch_{action}_ms", sum(events), cycle=cycle)
 
 
 SUSPEND = {  # metric: from which message of the kernel's, to which
@@ -153,40 +126,20 @@ SUSPEND = {  # metric: from which message of the kernel's, to which
 
 def suspend_times(log: str) -> dict[str, float]:
     """Milliseconds, from the kernel's own messages, of one pm_test=processors cycle."""
-
-    def last(mark: str) -> list[float]:
-        return [1000 * float(at) for at in re.findall(rf"^(?:<\d+>)?\[\s*(\d+\.\d+)\].*{mark}", log, re.M)][-1:]
-
-    return {
-        metric: end - start for metric, marks in SUSPEND.items() for start, end in zip(*(last(mark) for mark in marks))
-    }
+    seen = {metric: [re.findall(rf"^(?:<\d+>)?\[\s*(\d+\.\d+)\].*{mark}", log, re.M) for mark in marks]
+            for metric, marks in SUSPEND.items()}  # fmt: skip
+    return {metric: 1000 * (float(ends[-1]) - float(starts[-1]))
+            for metric, (starts, ends) in seen.items() if starts and ends}  # fmt: skip
 
 
 def suspend(slot: Slot) -> None:
-    slot.sh("echo 0 >/sys/module/suspend/parameters/pm_test_delay; echo processors >/sys/power/pm_test")
+    slot.guest.sh("echo 0 >/sys/module/suspend/parameters/pm_test_delay; echo processors >/sys/power/pm_test")
     for cycle in range(slot.design.suspend_cycles):
-        times = suspend_times(slot.sh("dmesg -c >/dev/null; echo mem >/sys/power/state; dmesg"))
+        times = suspend_times(slot.guest.sh("dmesg -c >/dev/null; echo mem >/sys/power/state; dmesg").text)
         if not times:
             raise LabError("suspend", expected="PM: messages in dmesg", found="none", do="read the guest's log")
         for metric, value in times.items():
             slot.add(metric, value, cycle=cycle)
-
-
-# Only the shell's own words, and only while nothing changes: a sample taken in the middle of a write would show a gate
-# that does not fit the nodes.
-LOOK = f"""
-look() {{
-    for _ in 1 2 3; do
-        usleep 100000 2>/dev/null || sleep 0.1
-        read up _ </proc/uptime; read nodes </sys/devices/system/node/has_memory
-        open=; rebuilds=
-        [ -e {gate.SYSFS}/open ] && read open <{gate.SYSFS}/open
-        [ -e {gate.DEBUGFS}/rebuilds ] && read rebuilds <{gate.DEBUGFS}/rebuilds
-        echo "seen,$up,$nodes,$open,$rebuilds"
-    done
-}}
-look
-"""
 
 
 def node(slot: Slot) -> None:
@@ -194,13 +147,14 @@ def node(slot: Slot) -> None:
 
     First by single writes, each looked at when it is over, for the picture; then in cycles, for the times.
     """
-    text = slot.sh(LOOK)
-    dimm = slot.guest.plug(slot.guest.block_size())
-    block = slot.sh("cd /sys/devices/system/node/node1 && echo memory*").strip().removeprefix("memory")
+    guest, look = slot.guest, LOOK.read_text()
+    text = guest.sh(look).text
+    dimm = guest.plug(guest.block_size())
+    block = guest.sh("cd /sys/devices/system/node/node1 && echo memory*").text.strip().removeprefix("memory")
     write = f">/sys/devices/system/memory/memory{block}/state; look;"
-    text += slot.sh(LOOK + f"for _ in 1 2; do echo offline {write} echo online_movable {write} done")
+    text += guest.sh(look + f"for _ in 1 2; do echo offline {write} echo online_movable {write} done").text
     toggle(slot, "memory", slot.design.node_cycles, block=block)
-    slot.guest.unplug(dimm)
+    guest.unplug(dimm)
     seen = [line.strip().split(",") for line in text.splitlines() if line.startswith("seen,")]
     for _, up, nodes, *rest in seen:
         at = float(up) - float(seen[0][1])
@@ -220,26 +174,18 @@ SCENARIOS: dict[str, Callable[[Slot], None]] = {
 def prepare(guest: Guest) -> str:
     """Silence the console, throw away a boot's first events, which find cold caches; return a block that toggles."""
     text = guest.sh("dmesg -n 1; toggle cpu --cycles 2; toggle memory --cycles 2", timeout=60, check=False).text
-    blocks = [target for _, target, _, _, result in toggled("\n".join(re.findall(r"^memory,.*$", text, re.M)))
-              if result == OK]
+    blocks = [target for what, _, target, _, _, result in toggled(text) if (what, result) == ("memory", OK)]
     return blocks[-1] if blocks else ""
 
 
-def init_seconds(guest: Guest) -> float | None:
-    """When the kernel started init, by its own clock."""
-    text = guest.sh("dmesg | grep 'Run .* as init process' | head -n 1", timeout=20, check=False).text
-    found = re.search(r"\[\s*(\d+\.\d+)\]", text)
-    return float(found[1]) if found else None
-
-
-def waits(slot: Slot, what: str) -> None:
+def waits(slot: Slot) -> None:
     """Count the grace periods that a few events wait for, and those of the demotion code.
 
     The function tracer slows every event, so this is done in boots of their own, which are not timed.
     """
     gate.trace(slot.guest)
-    events = toggled(slot.sh(toggle_command(slot, what, slot.design.traced_cycles), 180))
-    slot.add("counted_events_count", sum(result == OK for *_, result in events))
+    tried = events(slot, slot.blank.scenario, slot.design.traced_cycles, slot.memory_block, 180)
+    slot.add("counted_events_count", sum(result == OK for *_, result in tried))
     everyone, own = gate.waits(slot.guest)
     slot.add("waits_count", everyone)
     slot.add("demotion_waits_count", own)
@@ -250,8 +196,6 @@ def waits(slot: Slot, what: str) -> None:
 
 @dataclass(frozen=True)
 class Boot:
-    """One boot of the plan."""
-
     index: int
     block: int
     part: int
@@ -265,21 +209,18 @@ def plan_boots(design: Design, seed: int) -> list[Boot]:
     rng = random.Random(seed)
     boots: list[Boot] = []
     for block in range(max(part.blocks for part in design.parts)):
-        here: list[tuple[int, str, tuple[str, ...]]] = []
+        here: list[tuple[int, tuple[str, ...]]] = []
         parts = [index for index, part in enumerate(design.parts) if block < part.blocks]
         rng.shuffle(parts)
         for index in parts:  # a block's boots of one part stay together: they share the host's mood
             arms = design.parts[index].arms
-            group = [(index, "stock", tuple([arm])) for arm in arms if kind_of(arm) == "stock"]
-            gated = tuple(arm for arm in arms if kind_of(arm) == "series")
-            if gated:
-                group.append((index, "series", gated))
+            group: list[tuple[str, ...]] = [(arm,) for arm in arms if kind_of(arm) == "stock"]
+            if gated := tuple(arm for arm in arms if kind_of(arm) == "series"):
+                group.append(gated)
             rng.shuffle(group)
-            here += group
-        boots += [
-            Boot(len(boots) + offset, block, index, image, arms, rng.randrange(2**31))
-            for offset, (index, image, arms) in enumerate(here)
-        ]
+            here += [(index, turn) for turn in group]
+        for index, turn in here:
+            boots.append(Boot(len(boots), block, index, kind_of(turn[0]), turn, rng.randrange(2**31)))
     return boots
 
 
@@ -295,35 +236,30 @@ def slots(boot: Boot, part: Part) -> list[tuple[str, str]]:
 
 def measure(image: Path, design: Design, boot: Boot, log: Path) -> tuple[list[Row], list[str]]:
     """One boot: its rows, and its QEMU command line."""
-    part = design.parts[boot.part]
+    part, series = design.parts[boot.part], boot.image == "series"
+    last = Row(boot.block, boot.index, part.name, boot.image, boot.arms[0])
     rows: list[Row] = []
-
-    def keep(arm: str, place: int, scenario: str, found: Iterable[tuple[str, int, str, float, str, float]]) -> None:
-        rows.extend(
-            Row(boot.block, boot.index, part.name, boot.image, arm, place, scenario, *each) for each in found
-        )
-
     with boot_guest(image, part.topology, cpus=part.cpus, log=log) as guest:
         block = prepare(guest)
-        if part.variant != TRACE and (seconds := init_seconds(guest)) is not None:
-            started = "auto" if boot.image == "series" else boot.arms[0]
-            keep(started, 0, "boot", [("init_s", 0, "", 0.0, OK, seconds)])
+        if part.variant != TRACE:  # when did the kernel start init, by its own clock?
+            text = guest.sh("dmesg | grep 'Run .* as init process' | head -n 1", timeout=20, check=False).text
+            if found := re.search(r"\[\s*(\d+\.\d+)\]", text):
+                rows.append(last._replace(arm="auto" if series else last.arm, metric="init_s", value=float(found[1])))
         cpus = int(guest.sh("grep -c ^processor /proc/cpuinfo", timeout=20).text)
         for place, (scenario, arm) in enumerate(slots(boot, part)):
-            slot = Slot(guest, design, cpus, arm, block)
-            if boot.image == "series":
+            slot = Slot(guest, design, cpus, last._replace(arm=arm, slot=place, scenario=scenario), block)
+            if series:
                 gate.set_policy(guest, policy_of(arm))
             if part.variant == TRACE:
-                waits(slot, scenario)
+                waits(slot)
             else:
-                before = gate.rebuilds(guest) if boot.image == "series" else 0
+                before = gate.rebuilds(guest) if series else 0
                 SCENARIOS[scenario](slot)
-                if boot.image == "series":
+                if series:
                     slot.add("rebuilds_count", gate.rebuilds(guest) - before)
-            keep(arm, place, scenario, slot.rows)
+            rows += slot.rows
         command = [str(word) for word in guest.process.args]  # type: ignore[union-attr]  # it is a list
-    keep(boot.arms[0], 0, "boot", [(DONE, 0, "", 0.0, OK, 1.0)])
-    return rows, command
+    return [*rows, last], command
 
 
 # The run
@@ -364,12 +300,6 @@ def make_plan(kernel: Kernel, design: Design, seed: int, images: dict[str, Path]
     }
 
 
-def unfinished(out: Path) -> bool:
-    """Was a run begun here that has boots left?"""
-    done = {row.boot for row in stats.read_rows(out / DATA)}
-    return (plan := load_plan(out)) is not None and len(done) < len(plan["boots"])
-
-
 def same_run(plan: dict, wanted: dict) -> bool:
     """May `wanted` go on where `plan` stopped?"""
     return all(plan[key] == json.loads(json.dumps(wanted[key])) for key in ("design", "seed", "digests"))
@@ -382,8 +312,7 @@ def image_name(kind: str, variant: str) -> str:
 def images_of(kernel: Kernel, design: Design) -> dict[str, Path]:
     """The kernels the design boots, built if need be: stock first, as the series begins with its objects."""
     kinds = {(kind_of(arm), part.variant) for part in design.parts for arm in part.arms}
-    built = sorted(kinds, reverse=True)
-    return {image_name(kind, variant): build.image(kernel, kind, variant) for kind, variant in built}
+    return {image_name(*each): build.image(kernel, *each) for each in sorted(kinds, reverse=True)}
 
 
 def begin(out: Path, wanted: dict, images: dict[str, Path]) -> tuple[dict, set[int]]:
@@ -397,18 +326,15 @@ def begin(out: Path, wanted: dict, images: dict[str, Path]) -> tuple[dict, set[i
             do="name another folder with --out, or remove this one",
         )
     if not plan:
-        plan = wanted
-        write_plan(out, plan)
+        write_plan(out, plan := wanted)
     for kind, image in images.items():
         if config := next((file for folder in image.parents if (file := folder / ".config").exists()), None):
             shutil.copyfile(config, out / f"config-{kind}")
-    data = out / DATA
-    kept = stats.read_rows(data)
-    if data.exists():  # drop what a stopped boot may have left
-        fresh = data.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        stats.write_rows(fresh, kept)
-        fresh.rename(data)
+    kept = stats.read_rows(out / DATA)
+    fresh = out / f"{DATA}.new"  # without what a stopped boot may have left
+    fresh.unlink(missing_ok=True)
+    stats.write_rows(fresh, kept)
+    fresh.rename(out / DATA)
     return plan, {row.boot for row in kept}
 
 
@@ -449,19 +375,16 @@ def choose(
 ) -> Design:
     """The design, cut down to what was asked for, or with what it lacks taken from the default design."""
     if shape:
-        design = replace(design, name=f"{design.name}-{shape}", **SHAPES[shape])
-    if not scenarios:
-        cut = list(design.parts)
-    else:
-        have = {name for part in design.parts for name in part.scenarios}
-        spare = [part for part in DESIGNS["default"].parts if not have & {*part.scenarios}]
-        kept = [(part, tuple(name for name in part.scenarios if name in scenarios)) for part in (*design.parts, *spare)]
-        cut = [replace(part, scenarios=names) for part, names in kept if names]
-    if not topologies:
-        return replace(design, parts=tuple(cut))
-    parts = [part for part in cut if part.topology in topologies or part.name in topologies]
+        design = design_of({**asdict(design), "name": f"{design.name}-{shape}", **SHAPES[shape]})
+    cut = list(design.parts)
+    if scenarios:
+        have = {name for part in cut for name in part.scenarios}
+        cut += [part for part in DESIGNS["default"].parts if not have & {*part.scenarios}]
+        cut = [replace(part, scenarios=names) for part in cut
+               if (names := tuple(name for name in part.scenarios if name in scenarios))]  # fmt: skip
+    parts = [part for part in cut if not topologies or {part.topology, part.name} & {*topologies}]
     for wanted in topologies:  # one that no part has does the work of the first
-        if wanted not in {name for part in parts for name in (part.topology, part.name)}:
+        if not any(wanted in (part.topology, part.name) for part in parts):
             topology, _, cpus = wanted.partition("/")
             parts.append(replace(cut[0], topology=topology, cpus=int(cpus) if cpus else None))
     return replace(design, parts=tuple(parts))
@@ -471,8 +394,10 @@ def run_folder(kernel: Kernel, design: Design, seed: int) -> Path:
     """The folder of an unfinished run of the same design and seed, else a new one."""
     base = kernel.build / "bench"
     for old in sorted(base.glob(f"{design.name}-*"), reverse=True):
-        plan = load_plan(old)
-        if plan and unfinished(old) and same_run(plan, make_plan(kernel, design, seed, images_of(kernel, design))):
+        plan, done = load_plan(old), {row.boot for row in stats.read_rows(old / DATA)}
+        if not plan or len(done) >= len(plan["boots"]):
+            continue
+        if same_run(plan, make_plan(kernel, design, seed, images_of(kernel, design))):
             return old
     return base / f"{design.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
@@ -502,7 +427,7 @@ def parser() -> argparse.ArgumentParser:
 def main(given: argparse.Namespace) -> None:
     if given.plan:
         plan = json.loads(given.plan.read_text())
-        design, seed = design_of(plan), plan["seed"]
+        design, seed = design_of(plan["design"]), plan["seed"]
     else:
         design, seed = DESIGNS[given.design], given.seed
         design = choose(design, scenarios=given.scenarios, topologies=given.topologies, shape=given.shape)

@@ -22,16 +22,6 @@ def step(number: int, what: str) -> None:
     say(f"\n[{number}/5] {what}")
 
 
-def show_patches(kernel: Kernel, rendering: render.Rendering) -> None:
-    """The series as patches, if git knows who would send them; the demo itself does not need them."""
-    try:
-        patches = render.series(kernel, rendering=rendering)
-    except LabError as error:
-        say(f"  no patches for `git am` written, the rest goes on:\n{error}")
-    else:
-        say(f"  {len(patches)} patches in {patches[0].parent}")
-
-
 def toggle(kernel: Kernel, image: Path) -> Table:
     """The gate in every topology, under each policy, as sysfs has it."""
     table = Table(title=f"The gate in sysfs, {kernel.name}", title_justify="left")
@@ -44,14 +34,14 @@ def toggle(kernel: Kernel, image: Path) -> Table:
                 before = gate.state(machine)[1]
                 machine.plug()
             nodes = machine.read("/sys/devices/system/node/has_memory")
-            row = []
+            found: dict[str, str] = {}
             for policy in (*gate.POLICIES[1:], "auto"):
                 gate.set_policy(machine, policy)
-                row.append("open" if gate.state(machine)[1] else "closed")
-            always, never, auto = row
+                found[policy] = "open" if gate.state(machine)[1] else "closed"
             if name == "hot-add":
-                auto = f"{'open' if before else 'closed'}, then a DIMM: {auto}"
-            table.add_row(name, nodes, auto, always, never, gate.targets(machine)[0] or "none")
+                found["auto"] = f"{'open' if before else 'closed'}, then a DIMM: {found['auto']}"
+            states = (found[policy] for policy in gate.POLICIES)
+            table.add_row(name, nodes, *states, gate.targets(machine)[0] or "none")
         say(f"  {name}: booted, toggled, powered off")
     return table
 
@@ -62,13 +52,15 @@ def parser() -> argparse.ArgumentParser:
 
 def main(given: argparse.Namespace) -> None:
     start = time.monotonic()
-
     step(1, "the source, and the series rendered for it")
     kernel = trees.chosen(given)[0]
     say(f"  {kernel.name}: {kernel.version}, keeps node_demotion[] in {kernel.keeper}")
     rendering = render.render(kernel)
-    show_patches(kernel, rendering)
-
+    try:
+        patches = render.series(kernel, rendering=rendering)
+        say(f"  {len(patches)} patches in {patches[0].parent}")
+    except LabError as error:  # git does not know who would send them, and the demo itself does not need them
+        say(f"  no patches for `git am` written, the rest goes on:\n{error}")
     kernel = replace(kernel, files=rendering.files())  # rendering takes seconds: once is enough
 
     step(2, "the stock kernel and the series kernel (a first build takes minutes, later ones reuse it)")

@@ -24,7 +24,7 @@ from lab.checks.results import Results, expect
 from lab.common import BUILD, count, launch, say
 from lab.comparison import bench, report, runs, stats
 from lab.comparison.runs import Design, Part
-from lab.comparison.stats import DONE, OK, Row
+from lab.comparison.stats import Row
 from lab.guests import gate
 from lab.guests.guest import Guest, boot, guest_programs
 from lab.kernels import build, trees
@@ -57,8 +57,7 @@ def finished(rows: Sequence[Row], arms: Sequence[str], scenarios: Sequence[str])
     for block in sorted({row.block for row in rows}):
         here = [row for row in rows if row.block == block]
         if {(row.arm, row.scenario) for row in here} == {(arm, name) for arm in arms for name in scenarios}:
-            mark = here[-1]._replace(scenario="boot", metric=DONE, cycle=0, target="", result=OK, value=1.0)
-            kept += [*here, mark]
+            kept += [*here, Row(*here[-1][:6])]
     return kept
 
 
@@ -67,8 +66,8 @@ CHOICES = ("rounds", "cycles", "arms", "scenarios", "cpus", "blocks", "count", "
 
 def choices(options: argparse.Namespace) -> list[str]:
     """What was chosen, as the script takes it and this command does."""
-    given = {name: getattr(options, name, None) for name in CHOICES}
-    return [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+    given = ((name, getattr(options, name, None)) for name in CHOICES)
+    return [word for name, value in given if value is not None for word in (f"--{name}", str(value))]
 
 
 def make_plan(options: argparse.Namespace, arms: tuple[str, ...], scenarios: tuple[str, ...]) -> dict:
@@ -205,13 +204,11 @@ def main(given: argparse.Namespace) -> int:
     arms, scenarios = tuple(given.arms.split()), tuple(given.scenarios.split())
     command = ["sh", str(SCRIPT), *choices(given)]
     command += [f"--{name}" for name in ("yes", "list", "restore") if getattr(given, name)]
-    toggle = guest_programs()["toggle"]
-    programs = BUILD / "here" / "bin"
-    programs.mkdir(parents=True, exist_ok=True)
-    link = programs / "toggle"
+    link = BUILD / "here" / "bin" / "toggle"
+    link.parent.mkdir(parents=True, exist_ok=True)
     link.unlink(missing_ok=True)
-    link.symlink_to(toggle)
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
+    link.symlink_to(guest_programs()["toggle"])
+    environment = {**os.environ, "PATH": f"{link.parent}:{os.environ['PATH']}"}
     if given.list or given.restore:
         return subprocess.run(command, env=environment).returncode
 

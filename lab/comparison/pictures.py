@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib
@@ -18,18 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
 
 from lab.comparison import stats
-from lab.comparison.analysis import MEASURES, SAME, Analysis, Result, more_is_better, title_of
+from lab.comparison.analysis import ARMS, MEASURES, SAME, Analysis, Result, more_is_better, title_of
 
-# Okabe and Ito's colours, and a marker each (with its sign in text), so that nothing is told by colour alone.
-LOOKS = {
-    "stock": ("#000000", "o", "●"), "stock2": ("#7f7f7f", "v", "▼"), "auto": ("#0072B2", "s", "■"),
-    "auto2": ("#56B4E9", "D", "◆"), "always": ("#D55E00", "^", "▲"), "never": ("#009E73", "P", "✚"),
-}
-STYLE = {
-    "savefig.dpi": 150, "font.size": 11, "axes.titlesize": 12, "axes.spines.top": False, "axes.spines.right": False,
-    "axes.grid": True, "grid.color": "#dddddd", "axes.axisbelow": True, "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-}
+STYLE = Path(__file__).with_name("report.mplstyle")
 RATIO_TICKS = (  # the finest that leaves room is taken
     (0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3), (0.5, 0.6, 0.8, 1, 1.25, 1.5, 2), (0.25, 0.5, 0.7, 1, 1.4, 2, 4),
     (0.1, 0.2, 0.5, 1, 2, 5, 10),
@@ -50,12 +41,8 @@ def _ratio_axis(axes: Axes, results: Sequence[Result], margin: float) -> tuple[f
     axes.axvline(1, color="#555555", linewidth=1)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    ticks: list[float] = []
-    for steps in RATIO_TICKS:
-        ticks = [tick for tick in steps if low <= tick <= high]
-        if len(ticks) <= 4:
-            break
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    fits = [[tick for tick in steps if low <= tick <= high] for steps in RATIO_TICKS]
+    axes.xaxis.set_major_locator(FixedLocator(next((fit for fit in fits if len(fit) <= 4), fits[-1])))
     axes.xaxis.set_major_formatter("{x:g}")
     axes.xaxis.set_minor_locator(NullLocator())
     axes.grid(axis="y", visible=False)
@@ -64,7 +51,7 @@ def _ratio_axis(axes: Axes, results: Sequence[Result], margin: float) -> tuple[f
 
 def _bar(axes: Axes, result: Result, y: float, limits: tuple[float, float]) -> None:
     """A ratio with its interval; an arrowhead where the interval goes on beyond the axis."""
-    colour, marker, _ = LOOKS[result.new]
+    _, colour, marker, _ = ARMS[result.new]
     ends = [min(max(end, limits[0]), limits[1]) for end in (result.found.low, result.found.high)]
     axes.plot(ends, [y, y], color=colour, linewidth=2, solid_capstyle="butt")
     for end, shown, arrow in zip((result.found.low, result.found.high), ends, "<>"):
@@ -75,16 +62,14 @@ def _bar(axes: Axes, result: Result, y: float, limits: tuple[float, float]) -> N
 
 def plot_ratios(run: Analysis) -> Figure | None:
     """Ratios and intervals, with the margin: a row a quantity, a panel a question."""
-    found = {
-        (each.key, (each.base, each.new)): each for each in run.results if each.found.blocks >= stats.MIN_BLOCKS
-    }
+    found = {(each.key, (each.base, each.new)): each for each in run.results if each.found.blocks >= stats.MIN_BLOCKS}
     keys = list(dict.fromkeys(key for key, _ in found))
     shown = {title: pairs for title, pairs in PANELS.items() if {pair for _, pair in found} & {*pairs}}
     if not shown:
         return None
     figure, grid = plt.subplots(1, len(shown), figsize=(12, 1.2 + 0.22 * len(keys)), sharey=True, squeeze=False)
     for axes, (title, pairs) in zip(grid[0], shown.items()):
-        limits = _ratio_axis(axes, [each for (_, pair), each in found.items() if pair in pairs], run.margin)
+        limits = _ratio_axis(axes, [each for (_, pair), each in found.items() if pair in pairs], run.design.margin)
         for place, key in enumerate(keys):
             here = [found[key, pair] for pair in pairs if (key, pair) in found]
             for step, result in enumerate(here):
@@ -93,23 +78,9 @@ def plot_ratios(run: Analysis) -> Figure | None:
     labels = [f"{title_of(key)} ({'better →' if more_is_better(key) else '← better'})" for key in keys]
     grid[0][0].set_yticks(range(len(keys)), labels, fontsize=9)
     grid[0][0].set_ylim(len(keys) - 0.5, -0.5)
-    figure.supxlabel(
-        f"ratio of medians, log scale; bars: 95 % intervals, an arrowhead where one is cut; grey: ±{run.margin:.0%}",
-        fontsize=10,
-    )
+    said = "ratio of medians, log scale; bars: 95 % intervals, an arrowhead where one is cut; grey: ±"
+    figure.supxlabel(f"{said}{run.design.margin:.0%}", fontsize=10)
     return figure
-
-
-def _value_axis(axes: Axes, values: Sequence[float], label: str) -> None:
-    """Plain numbers: on a log scale where they differ much, else on a linear one, whose ticks are better."""
-    low, high = min(values), max(values)
-    if low and high > 4 * low:  # a 0 has no place on a log scale
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.yaxis.set_minor_locator(NullLocator())
-        label += ", log scale"
-    axes.set_ylabel(label)
 
 
 def plot_boots(run: Analysis) -> Figure | None:
@@ -127,9 +98,9 @@ def plot_boots(run: Analysis) -> Figure | None:
         (label, unit), arms = MEASURES[key[1:]], run.arms(key)
         every: list[float] = []
         for place, arm in enumerate(arms):
-            colour, marker, _ = LOOKS[arm]
+            _, colour, marker, _ = ARMS[arm]
             if key.metric == "cycle_ms":
-                every += (events := run.values(key, arm))
+                every += (events := [row.value for row in run.groups[key, arm]])
                 axes.plot(place + rng.uniform(-0.3, 0.3, len(events)), events, ".", color=colour, alpha=0.25,
                           markersize=4, markeredgewidth=0)
             every += (medians := list(run.medians[key, arm].values()))
@@ -138,7 +109,13 @@ def plot_boots(run: Analysis) -> Figure | None:
         for block in sorted(set().union(*boots)):
             points = [(place, each[block]) for place, each in enumerate(boots) if block in each]
             axes.plot(*zip(*points), color="#999999", linewidth=0.8, zorder=2)
-        _value_axis(axes, every, f"{unit}, {'more' if more_is_better(key) else 'less'} is better")
+        wide = min(every) and max(every) > 4 * min(every)  # a 0 has no place on a log scale
+        if wide:  # where numbers differ less, the ticks of a linear scale are better
+            axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter("{x:g}")
+            axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_ylabel(f"{unit}, {'more' if more_is_better(key) else 'less'} is better" + ", log scale" * bool(wide))
         axes.set_xticks(range(len(arms)), arms)
         axes.set_xlim(-0.5, len(arms) - 0.5)
         axes.grid(axis="x", visible=False)
@@ -152,7 +129,7 @@ LANES = {"seen_nodes_count": "nodes with\nmemory", "seen_open_count": "gate open
 def plot_timeline(run: Analysis) -> Figure | None:
     """hot-add, one boot an arm: the node's memory, the gate, the rebuilds, as they were seen between single writes."""
     rows = [row for row in run.rows if row.metric in LANES]
-    first = {arm: min(row.boot for row in rows if row.arm == arm) for arm in LOOKS if any(r.arm == arm for r in rows)}
+    first = {arm: min(row.boot for row in rows if row.arm == arm) for arm in ARMS if any(r.arm == arm for r in rows)}
     if not rows:
         return None
     figure, grid = plt.subplots(
@@ -164,33 +141,27 @@ def plot_timeline(run: Analysis) -> Figure | None:
             if seen:
                 times, values = zip(*seen)
                 since = values[0] if metric == "seen_rebuilds_count" else 0
-                axes.step(times, [value - since for value in values], ".-", where="post", color=LOOKS[arm][0])
+                axes.step(times, [value - since for value in values], ".-", where="post", color=ARMS[arm][1])
             else:
                 axes.text(0.5, 0.5, "not in a stock kernel", transform=axes.transAxes, ha="center", color="#666666")
             axes.yaxis.set_major_locator(MaxNLocator(5, integer=True, min_n_ticks=1))
             axes.margins(y=0.2)
             if column == 0:
                 axes.set_ylabel(label)
-        grid[0][column].set_title(arm, loc="left", color=LOOKS[arm][0])
+        grid[0][column].set_title(arm, loc="left", color=ARMS[arm][1])
         grid[-1][column].set_xlabel("seconds")
     figure.align_ylabels()
     return figure
 
 
-PICTURES: dict[str, tuple[Callable[[Analysis], Figure | None], str]] = {
-    "ratios": (plot_ratios, "Ratios of all comparisons with their intervals."),
-    "boots": (plot_boots, "The median of every boot, those of a block joined; behind it, as dots, every single event."),
-    "timeline": (plot_timeline, "hot-add: a DIMM is plugged, then its block goes off and on by single writes. "
-                                "A dot is a sample; what happens between two is not seen."),
-}
+PICTURES = {"ratios": plot_ratios, "boots": plot_boots, "timeline": plot_timeline}
 
 
 def draw(run: Analysis, folder: Path) -> dict[str, Path]:
-    """The pictures, as PNG files."""
     folder.mkdir(exist_ok=True)
     made = {}
-    with plt.rc_context(STYLE):
-        for name, (plot, _) in PICTURES.items():
+    with plt.style.context(STYLE):
+        for name, plot in PICTURES.items():
             path = folder / f"{name}.png"
             path.unlink(missing_ok=True)
             if figure := plot(run):

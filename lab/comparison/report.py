@@ -24,7 +24,10 @@ from lab.comparison.stats import Outcome
 from lab.kernels import trees
 
 EMPTY = "–"
-TEMPLATE = Path(__file__).with_name("report.html.j2")
+TEMPLATES = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=jinja2.select_autoescape(("html.j2",)),
+    trim_blocks=True, lstrip_blocks=True,
+)
 STYLES: dict[str, str] = {Outcome.PASS: "green", Outcome.FAIL: "bold red"}
 
 
@@ -63,52 +66,36 @@ def tabled(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> Ta
     return Table(title, [name for name, _ in columns], [[*row] for row in zip(*(cells for _, cells in columns))])
 
 
-def number(value: float) -> str:
-    return np.format_float_positional(value, 4, fractional=False, trim="-")
-
-
 def side(value: float, deviation: float) -> str:
-    return f"{number(value)} ±{deviation:.0f}%" if np.isfinite(deviation) else number(value)
-
-
-def timed(run: Analysis) -> Table | None:
-    head = ("what", "new / base", "base", "new", "ratio", "95 % interval", "p", "n", "finding")
-    return tabled("Timed: medians of boots, n blocks of them", head, [
-        (title_of(each.key), f"{each.new} / {each.base}", side(found.base, found.base_spread),
-         side(found.new, found.new_spread), f"{found.ratio:.2f}", interval(found), analysis.p_text(found),
-         str(found.blocks), analysis.finding_text(each))
-        for each in run.results if (found := each.found)
-    ])  # fmt: skip
-
-
-def counted(run: Analysis) -> Table | None:
-    def shown(value: float | None, digits: int = 0) -> str:
-        return EMPTY if value is None else f"{value:,.{digits}f}"
-
-    head = ("where", "arm", "events", "failed", "rebuilds", "waits*", "own waits*", "expected", "")
-    return tabled("Counted, exact on any machine", head, [
-        (f"{each.topology}: {each.scenario}", each.arm, shown(each.events or None), shown(each.failed or None),
-         shown(each.rebuilds), shown(each.waits, 1), shown(each.demotion_waits, 1),
-         each.expected if each.outcome else "", each.outcome or "")
-        for each in run.counted
-    ])  # fmt: skip
-
-
-WAITS = (
-    "* Grace periods waited for in an event, and those of the demotion code alone; counted with the function tracer in "
-    "boots of their own, which are not timed. A stock kernel has no counter of rebuilds."
-)
-
-
-def claimed(run: Analysis) -> Table | None:
-    return tabled("Claims, fixed beforehand", ("outcome", "ratio", "95 % interval", "claim"), [
-        (outcome, f"{result.ratio:.2f}" if result else EMPTY, interval(result), claim.text)
-        for claim, outcome, result in sorted(run.claims, key=lambda each: (each.outcome == Outcome.PASS, each.outcome))
-    ])  # fmt: skip
+    number = np.format_float_positional(value, 4, fractional=False, trim="-")
+    return f"{number} ±{deviation:.0f}%" if np.isfinite(deviation) else number
 
 
 def tables(run: Analysis) -> list[Table]:
-    return [each for each in (claimed(run), counted(run), timed(run)) if each]
+    def shown(value: float | None, digits: int = 0) -> str:
+        return EMPTY if value is None else f"{value:,.{digits}f}"
+
+    made = [
+        tabled("Claims, fixed beforehand", ("outcome", "ratio", "95 % interval", "claim"), [
+            (outcome, f"{result.ratio:.2f}" if result else EMPTY, interval(result), claim.text)
+            for claim, outcome, result in sorted(run.claims, key=lambda each: (each[1] == Outcome.PASS, each[1]))
+        ]),
+        tabled("Counted, exact on any machine",
+               ("where", "arm", "events", "failed", "rebuilds", "waits*", "own waits*", "expected", ""), [
+            (f"{each.topology}: {each.scenario}", each.arm, shown(each.events or None), shown(each.failed or None),
+             shown(each.rebuilds), shown(each.waits, 1), shown(each.demotion_waits, 1),
+             each.expected, each.outcome or "")
+            for each in run.counted
+        ]),
+        tabled("Timed: medians of boots, n blocks of them",
+               ("what", "new / base", "base", "new", "ratio", "95 % interval", "p", "n", "finding"), [
+            (title_of(each.key), f"{each.new} / {each.base}", side(found.base, found.base_spread),
+             side(found.new, found.new_spread), f"{found.ratio:.2f}", interval(found), analysis.p_text(found),
+             str(found.blocks), analysis.finding_text(each))
+            for each in run.results if (found := each.found)
+        ]),
+    ]  # fmt: skip
+    return [each for each in made if each]
 
 
 def table(run_dir: Path) -> None:
@@ -117,7 +104,7 @@ def table(run_dir: Path) -> None:
     console.print(f"\n{analysis.headline(run)}", markup=False)
     for each in tables(run):
         each.show()
-    for text in filter(None, (WAITS * run.traced, analysis.method(run))):
+    for text in analysis.notes(run):
         console.print(f"\n{text}", style="dim", markup=False, soft_wrap=False)
     console.print("\n" + "\n".join(analysis.answer(run)), markup=False, soft_wrap=False)
 
@@ -138,34 +125,13 @@ def robot(run: Analysis, base: str, new: str) -> str:
             change = f"{100 * (np.mean(news) / np.mean(olds) - 1):+.1f}%" if any(olds) else ""
             name = f"{suite}.{key.scenario}.{key.metric} [{key.topology}]"
             lines.append(f"{cell(olds)}  {change:>9}  {cell(news)}  {name}\n")
-    head = (
-        f"{base:>16} {new:<27}\n"
-        "---------------- ---------------------------\n"
-        "         %stddev     %change         %stddev\n"
-        "             \\          |                \\\n"
-    )
-    return head + "".join(lines) if lines else ""
+    return analysis.NOTES["robot"].format(base=base, new=new) + "".join(lines) if lines else ""
 
 
 def reproduce(run: Analysis) -> str:
     """A script that repeats the run: same design, seed and order."""
-    kernel = run.plan["kernel"]["name"]
-    if "repeat" in run.plan:  # how the run was started, where there is more to it than a plan
-        command = shlex.join(run.plan["repeat"])
-    else:
-        own = kernel not in trees.DEBIAN
-        source = '--ksrc "${KSRC:?set it to the tree that was measured}"' if own else f"--kernel {kernel}"
-        command = f'-m lab.comparison.bench {source} --plan "$plan"'
-    return f"""#!/bin/sh
-# SPDX-License-Identifier: GPL-2.0
-# Repeats this run: the same design, seed and order. Run it from the top of the repository, at revision
-# {run.plan["environment"].get("repository", "unknown")}; the new run gets a folder of its own.
-# Linux {run.plan["kernel"]["version"]}, {run.plan["environment"].get("compiler", "")}
-set -eu
-plan=$(realpath "$(dirname "$0")")/{runs.PLAN}
-test -e "$plan" -a -e lab/comparison/bench.py || {{ echo "$0: run me from the top of the repository" >&2; exit 1; }}
-exec /usr/bin/python3 {command} "$@"
-"""
+    repeat, debian = shlex.join(run.plan.get("repeat", ())), run.plan["kernel"]["name"] in trees.DEBIAN
+    return TEMPLATES.get_template("reproduce.sh.j2").render(plan=run.plan, name=runs.PLAN, repeat=repeat, debian=debian)
 
 
 def encoded(data: bytes) -> str:
@@ -174,12 +140,11 @@ def encoded(data: bytes) -> str:
 
 def render(run: Analysis, run_dir: Path, drawn: dict[str, Path]) -> str:
     """The page; it needs nothing but itself."""
-    page = jinja2.Template(TEMPLATE.read_text(), autoescape=True, trim_blocks=True, lstrip_blocks=True)
     configs = {path.name.removeprefix("config-"): path.read_text() for path in sorted(run_dir.glob("config-*"))}
     planned = {name: part for name, part in run.plan.items() if name not in ("environment", "commands")}
-    return page.render(
-        run=run, analysis=analysis, waits=WAITS * run.traced, looks=pictures.LOOKS, tables=tables(run),
-        figures={name: (pictures.PICTURES[name][1], encoded(path.read_bytes())) for name, path in drawn.items()},
+    return TEMPLATES.get_template("report.html.j2").render(
+        run=run, analysis=analysis, tables=tables(run),
+        figures={name: (analysis.WORDS["pictures"][name], encoded(path.read_bytes())) for name, path in drawn.items()},
         robot=filter(None, (robot(run, *pair) for pair in analysis.PAIRS[:3])),
         appendix={
             "Design and order of the boots": json.dumps(planned, indent=1),
@@ -195,10 +160,9 @@ def write(run_dir: Path) -> Path:
     """The page, the pictures and the `reproduce` script, into the run's folder."""
     run = Analysis(run_dir)
     drawn = pictures.draw(run, run_dir / "plots")
-    script = run_dir / "reproduce"
+    page, script = run_dir / "report.html", run_dir / "reproduce"
     script.write_text(reproduce(run))
     script.chmod(0o755)
-    page = run_dir / "report.html"
     page.write_text(render(run, run_dir, drawn))
     return page
 

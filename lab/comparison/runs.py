@@ -61,14 +61,12 @@ def load_plan(out: Path) -> dict | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def design_of(plan: dict) -> Design:
-    """The design a plan was made from."""
-    made: dict[str, Any] = dict(plan["design"])
-    parts: list[dict[str, Any]] = made.pop("parts")
-    return Design(
-        **made, parts=tuple(Part(**{name: tuple(value) if isinstance(value, list) else value
-                                    for name, value in part.items()}) for part in parts),
-    )  # fmt: skip
+def design_of(words: dict) -> Design:
+    """The design that a plan, or designs.toml, says in these words."""
+    lists = ("scenarios", "arms")
+    parts = (Part(**{**part, **{name: tuple(part[name]) for name in lists}}) for part in words["parts"])
+    made: dict[str, Any] = {**words, "parts": tuple(parts)}
+    return Design(**made)
 
 
 def write_plan(out: Path, plan: dict) -> None:

@@ -5,9 +5,7 @@ The unit of replication is the boot. A boot's many events are reduced to their m
 a log ratio, and only these log ratios, one a block, are treated as independent: events of one boot share its memory
 layout, its host's mood and its warm-up, so counting them as replicates would make noise look like evidence.
 
-The interval of the mean log ratio is Student's t: it is right for as few as three blocks, if the log ratios are roughly
-normal.
-
+The mean log ratio's interval is Student's t: right for as few as three blocks, if log ratios are roughly normal.
 Equivalence is decided as in two one-sided tests: the 90 % interval, made in the same way, lies inside a margin that is
 fixed before anything is measured. Noise can only make an interval wider, so it never earns an 'equivalent'.
 """
@@ -34,34 +32,43 @@ MIN_BLOCKS = 3  # with fewer, nothing is claimed
 RESAMPLES = 9999  # with fewer sign flips every one is tried
 
 
+OK = "ok"
+DONE = "done"  # the metric of a boot's last row: rows of a boot without it are not used
+
+
+class Key(NamedTuple):
+    topology: str
+    scenario: str
+    metric: str
+
+
 class Row(NamedTuple):
-    """One number as it was measured: a line of data.csv."""
+    """One number as it was measured: a line of data.csv. The defaults are those of a boot's last row."""
 
     block: int
     boot: int
     topology: str
     image: str
     arm: str
-    slot: int  # its arm's place in the boot's order
-    scenario: str
-    metric: str  # ends in its unit
-    cycle: int
-    target: str
-    at: float  # seconds since its slot began, where that matters
-    result: str  # "ok", or the error of an event that failed
-    value: float
+    slot: int = 0  # its arm's place in the boot's order
+    scenario: str = "boot"
+    metric: str = DONE  # the others end in their unit
+    cycle: int = 0
+    target: str = ""
+    at: float = 0.0  # seconds since its slot began, where that matters
+    result: str = OK  # or the error of an event that failed
+    value: float = 1.0
 
-
-OK = "ok"
-DONE = "done"  # the metric of a boot's last row: rows of a boot without it are not used
+    @property
+    def key(self) -> Key:
+        return Key(self.topology, self.scenario, self.metric)
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
     """Append, with a header if the file is new."""
-    new = not path.exists() or not path.stat().st_size
     with path.open("a", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        if new:
+        if not out.tell():
             writer.writerow(Row._fields)
         for row in rows:
             writer.writerow(row._replace(value=f"{row.value:.9g}", at=f"{row.at:.6g}"))  # type: ignore[arg-type]
@@ -74,8 +81,7 @@ def read_rows(path: Path) -> list[Row]:
     kinds = get_type_hints(Row).values()
     with path.open(newline="") as lines:
         table = csv.reader(lines)
-        header = next(table, None)
-        if header is None or tuple(header) != Row._fields:
+        if (header := tuple(next(table, ()))) != Row._fields:
             raise ValueError(f"{path}: not a table of measurements (its first line is {header})")
         rows = []
         for fields in table:
@@ -89,45 +95,25 @@ def add_cycles(rows: Sequence[Row]) -> list[Row]:
     """The rows, and for each off/on pair that succeeded one more: the time of both together."""
     halves: dict[tuple, dict[str, Row]] = defaultdict(dict)
     for row in rows:
-        action, _, unit = row.metric.partition("_")
-        if row.result == OK and action in ("off", "on") and unit:
-            halves[(row.boot, row.slot, row.scenario, row.cycle, row.target, unit)][action] = row
-    pairs = [
-        pair["off"]._replace(metric=f"cycle_{key[-1]}", value=pair["off"].value + pair["on"].value)
-        for key, pair in halves.items()
-        if len(pair) == 2
-    ]
-    return [*rows, *pairs]
-
-
-class Key(NamedTuple):
-    """What is measured where."""
-
-    topology: str
-    scenario: str
-    metric: str
-
-
-def by_boot(rows: Iterable[Row], key: Key, arm: str) -> dict[tuple[int, int], list[float]]:
-    """(block, boot) -> the values of the events that succeeded."""
-    found: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for row in rows:
-        if (row.topology, row.scenario, row.metric) == key and row.arm == arm and row.result == OK:
-            found[(row.block, row.boot)].append(row.value)
-    return dict(found)
+        if row.result == OK and row.metric in ("off_ms", "on_ms"):
+            halves[row.boot, row.slot, row.scenario, row.cycle, row.target][row.metric] = row
+    pairs = [(pair["off_ms"], pair["on_ms"]) for pair in halves.values() if len(pair) == 2]
+    return [*rows, *(off._replace(metric="cycle_ms", value=off.value + on.value) for off, on in pairs)]
 
 
 def medians(rows: Iterable[Row], key: Key, arm: str) -> dict[int, float]:
     """block -> the median of its boot (the geometric mean of the medians, if an arm has several boots in a block)."""
+    boots: dict[tuple[int, int], list[float]] = defaultdict(list)
+    for row in rows:
+        if row.key == key and row.arm == arm and row.result == OK:
+            boots[row.block, row.boot].append(row.value)
     middles: dict[int, list[float]] = defaultdict(list)
-    for (block, _), values in by_boot(rows, key, arm).items():
+    for (block, _), values in boots.items():
         middles[block].append(float(np.median(values)))
     return {block: float(stats.gmean(each)) if all(each) else 0.0 for block, each in sorted(middles.items())}
 
 
 class Finding(StrEnum):
-    """What a comparison found."""
-
     EQUIVALENT = "equivalent"
     SMALL = "differs, but by less than the margin"
     DIFFERS = "differs"
@@ -161,7 +147,7 @@ class Comparison:
     finding: Finding
 
 
-def spread(values: Sequence[float]) -> float:
+def spread(values: Sequence[float] | np.ndarray) -> float:
     return 100 * float(np.std(values, ddof=1)) / float(np.mean(values)) if len(values) > 1 and any(values) else math.nan
 
 
@@ -191,30 +177,22 @@ def compare(
     blocks = [block for block in both if base[block] and new[block]]
     if not blocks:
         return None
-    logs = np.array([math.log(new[block] / base[block]) for block in blocks])
+    olds, news = (np.array([arm[block] for block in blocks]) for arm in (base, new))
+    logs = np.log(news / olds)
     outer, inner = mean_interval(logs, CONFIDENCE), mean_interval(logs, EQUIVALENCE_CONFIDENCE)
     p, p_floor = sign_flip(logs, seed)
     edge = math.log1p(margin)
     enough = len(blocks) >= MIN_BLOCKS
     same = enough and -edge < inner[0] and inner[1] < edge
     apart = enough and (outer[0] > 0 or outer[1] < 0)
-    olds, news = [base[block] for block in blocks], [new[block] for block in blocks]
     return Comparison(
-        blocks=len(blocks),
-        left_out=sum(not arm[block] for block in both for arm in (base, new)),
-        base=float(np.median(olds)),
-        new=float(np.median(news)),
-        base_spread=spread(olds),
-        new_spread=spread(news),
-        ratio=math.exp(logs.mean()),
-        low=math.exp(outer[0]),
-        high=math.exp(min(outer[1], 700.0)),
-        p=p,
-        p_floor=p_floor,
-        margin=margin,
+        blocks=len(blocks), left_out=sum(not arm[block] for block in both for arm in (base, new)),
+        base=float(np.median(olds)), new=float(np.median(news)), base_spread=spread(olds), new_spread=spread(news),
+        ratio=math.exp(logs.mean()), low=math.exp(outer[0]), high=math.exp(min(outer[1], 700.0)),
+        p=p, p_floor=p_floor, margin=margin,
         finding=(Finding.SMALL if apart else Finding.EQUIVALENT) if same
         else Finding.DIFFERS if apart else Finding.NOISY,
-    )
+    )  # fmt: skip
 
 
 class Outcome(StrEnum):
@@ -235,11 +213,10 @@ def judge(result: Comparison | None, relation: str, bound: float | None = None) 
         return Outcome.NOISY
     if relation == "==":
         edge = 1 + result.margin
-        if result.finding.equivalent:
-            return Outcome.PASS
-        return Outcome.FAIL if result.low > edge or result.high < 1 / edge else Outcome.NOISY
-    assert bound is not None
-    holds, breaks = result.high <= bound, result.low > bound
-    if relation == ">=":
-        holds, breaks = result.low >= bound, result.high < bound
+        holds, breaks = result.finding.equivalent, result.low > edge or result.high < 1 / edge
+    else:
+        assert bound is not None
+        holds, breaks = result.high <= bound, result.low > bound
+        if relation == ">=":
+            holds, breaks = result.low >= bound, result.high < bound
     return Outcome.PASS if holds else Outcome.FAIL if breaks else Outcome.NOISY

@@ -17,20 +17,22 @@ import numpy as np
 import pytest
 
 from lab.common import LabError
-from lab.comparison import bench, stats
+from lab.comparison import bench, runs, stats
 from lab.comparison.runs import Design, Part
-from lab.comparison.stats import OK, Key
+from lab.comparison.stats import OK, Key, Row
 from lab.guests import gate
 from lab.guests.guest import TOPOLOGIES
 
 TIMES = {"stock": 1.0, "auto": 1.0, "always": 1.6, "never": 1.0}  # how long an event takes, against stock
+FULL = ("stock", "stock2", "auto", "auto2", "always", "never")
+THREE = ("stock", "auto", "always")
 SMALL = Design(
     "small",
     (
-        Part("one", ("memhotplug", "memory", "cpu"), bench.FULL, blocks=4, rounds=2),
-        Part("one", ("smt", "suspend"), bench.THREE, blocks=3, cpus=8),
-        Part("hot-add", ("node",), bench.THREE, blocks=3),
-        Part("one", ("memory", "cpu"), bench.THREE, blocks=1, variant=bench.TRACE),
+        Part("one", ("memhotplug", "memory", "cpu"), FULL, blocks=4, rounds=2),
+        Part("one", ("smt", "suspend"), THREE, blocks=3, cpus=8),
+        Part("hot-add", ("node",), THREE, blocks=3),
+        Part("one", ("memory", "cpu"), THREE, blocks=1, variant=bench.TRACE),
     ),
 )
 
@@ -185,7 +187,7 @@ def test_blocks_are_complete_and_shuffled_by_the_seed() -> None:
 
 
 def test_policies_take_turns_in_one_boot_in_every_order() -> None:
-    part = Part("one", ("cpu",), bench.THREE, blocks=20, rounds=2)
+    part = Part("one", ("cpu",), THREE, blocks=20, rounds=2)
     boots = bench.plan_boots(Design("d", (part,)), 3)
     orders = {tuple(arm for _, arm in bench.slots(boot, part)) for boot in boots if boot.image == "series"}
     both = {("auto", "always"), ("always", "auto")}
@@ -205,7 +207,7 @@ def test_designs_have_enough_blocks_for_a_verdict(name: str) -> None:
 def test_run_measures_every_arm_in_every_block(kernel, tmp_path: Path) -> None:
     data = bench.run(kernel, SMALL, tmp_path / "run", seed=5)
     rows = stats.add_cycles(stats.read_rows(data))
-    for arm in bench.FULL:
+    for arm in FULL:
         for scenario, metric in (("memhotplug", "ops_per_sec"), ("memory", "cycle_ms"), ("cpu", "cycle_ms")):
             assert sorted(stats.medians(rows, Key("one", scenario, metric), arm)) == [0, 1, 2, 3], (arm, scenario)
     for key in (("one/8", "smt", "switch_off_ms"), ("one/8", "suspend", "suspend_ms"), ("hot-add", "node", "on_ms")):
@@ -234,10 +236,10 @@ def test_nothing_prints_while_it_measures_and_the_block_is_the_same_for_all(kern
 
 
 def test_node_is_looked_at_only_between_single_writes(kernel, tmp_path: Path) -> None:
-    design = Design("d", (Part("hot-add", ("node",), bench.THREE, blocks=1),))
+    design = Design("d", (Part("hot-add", ("node",), THREE, blocks=1),))
     rows = stats.read_rows(bench.run(kernel, design, tmp_path / "run"))
     writes = [script for guest in kernel.played for script in guest.scripts if "echo offline" in script]
-    assert len(writes) == len(bench.THREE)
+    assert len(writes) == len(THREE)
     for script in writes:
         subprocess.run(["sh", "-n"], input=script, text=True, check=True)
         assert re.search(r"echo offline >\S+/memory32/state; look; echo online_movable >\S+/state; look; done", script)
@@ -256,6 +258,11 @@ def test_policy_is_set_before_each_turn(kernel, tmp_path: Path) -> None:
     assert rebuilds == {("auto", 0), ("never", 0), ("always", 2 * design.cpu_cycles)}
 
 
+def unfinished(out: Path) -> bool:
+    plan = runs.load_plan(out)
+    return plan is not None and len({row.boot for row in stats.read_rows(out / runs.DATA)}) < len(plan["boots"])
+
+
 def test_stopped_run_keeps_what_is_done_and_goes_on(kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "run"
     real = bench.measure
@@ -271,13 +278,13 @@ def test_stopped_run_keeps_what_is_done_and_goes_on(kernel, tmp_path: Path, monk
     with pytest.raises(KeyboardInterrupt):
         bench.run(kernel, SMALL, out)
     first = stats.read_rows(out / bench.DATA)
-    assert {row.boot for row in first} == {0, 1, 2} and bench.unfinished(out)
+    assert {row.boot for row in first} == {0, 1, 2} and unfinished(out)
     with (out / bench.DATA).open("a") as torn:
         torn.write("0,3,one,series,au")
     bench.run(kernel, SMALL, out)
     rows = stats.read_rows(out / bench.DATA)
     assert calls[4:] == list(range(3, len(bench.plan_boots(SMALL, bench.SEED))))
-    assert rows[: len(first)] == first and not bench.unfinished(out)
+    assert rows[: len(first)] == first and not unfinished(out)
     bench.run(kernel, SMALL, out)
     assert stats.read_rows(out / bench.DATA) == rows, "a finished run was measured again"
 
@@ -309,7 +316,7 @@ def test_folder_is_that_of_the_stopped_run(kernel, monkeypatch: pytest.MonkeyPat
 def test_stress_ng_without_metrics_is_an_error() -> None:
     guest: Any = types.SimpleNamespace(sh=lambda *_, **__: types.SimpleNamespace(status=0, text="stress-ng: skipped\n"))
     with pytest.raises(LabError, match="memhotplug"):
-        bench.memhotplug(bench.Slot(guest, SMALL, 4, "auto"))
+        bench.memhotplug(bench.Slot(guest, SMALL, 4, Row(0, 0, "one", "series", "auto")))
 
 
 def test_shape_of_the_original_report() -> None:
