@@ -14,7 +14,7 @@ help: ## what there is
 	@echo 'Targets:'
 	@sed -n 's/^\([a-z-]*\):.*## /  \1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf '%-16s %s\n' "$$name" "$$text"; done
 	@echo
-	@echo 'KERNEL=6.12 or 6.1 picks one of Debian'\''s kernels, KSRC=path takes your own tree (5.15 or later).'
+	@echo 'KERNEL=6.12, 6.1 or latest picks one of Debian'\''s kernels, KSRC=path takes your own tree (5.15 or later).'
 	@echo 'More: TOPOLOGY= (shell), ARGS= (options of the command behind a target; try ARGS=--help).'
 
 setup: ## install all that any of these needs; each installs what it needs itself

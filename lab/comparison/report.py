@@ -130,8 +130,8 @@ def robot(run: Analysis, base: str, new: str) -> str:
 
 def reproduce(run: Analysis) -> str:
     """A script that repeats the run: same design, seed and order."""
-    repeat, debian = shlex.join(run.plan.get("repeat", ())), run.plan["kernel"]["name"] in trees.DEBIAN
-    return TEMPLATES.get_template("reproduce.sh.j2").render(plan=run.plan, name=runs.PLAN, repeat=repeat, debian=debian)
+    repeat, kernel = shlex.join(run.plan.get("repeat", ())), trees.word(run.plan["kernel"]["name"])
+    return TEMPLATES.get_template("reproduce.sh.j2").render(plan=run.plan, name=runs.PLAN, repeat=repeat, kernel=kernel)
 
 
 def encoded(data: bytes) -> str:

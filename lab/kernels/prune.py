@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fcntl
+import re
 import shutil
 import time
 from pathlib import Path
 
 from lab.common import CACHE, LabError, count, launch, run, say
-from lab.kernels import trees
+from lab.kernels import latest, trees
 
 
 def reason(cache: Path, days: int) -> str:
@@ -20,17 +21,18 @@ def reason(cache: Path, days: int) -> str:
     if not locks:
         return ""
     stamp = cache / "stock.from"
-    if cache.name in trees.DEBIAN:
-        if not trees.tarball(cache.name).exists():
-            return f"package {trees.DEBIAN[cache.name]} is gone"
-    elif not stamp.exists():
-        return "no kernel is in it"
-    else:
-        source, name = stamp.read_text().rpartition(" ")[0], ""  # behind it is the state it was in
+    text = stamp.read_text() if stamp.exists() else ""
+    if packed := re.match(r"(.+\.tar\.xz) ", text):
+        if not Path(packed[1]).exists():
+            return f"{packed[1]} is gone"
+    elif text:
+        source, name = text.rpartition(" ")[0], ""  # behind it is the state it was in
         with contextlib.suppress(LabError):
             name = trees.own(source).name
         if name != cache.name:
             return f"{source} is gone or has another kernel"
+    elif cache.name != latest.FOLDER.name:
+        return "no kernel is in it"
     idle = (time.time() - max(lock.stat().st_mtime for lock in locks)) / 86400
     return f"not used for {idle:.0f} days" if idle > days else ""
 

@@ -13,12 +13,14 @@ from functools import cached_property
 from pathlib import Path
 
 from lab.common import BUILD, CACHE, LabError, locked, run, say
+from lab.kernels import latest
 
 DEBIAN = {  # KERNEL= : the Debian package that holds its source
     "6.12": "linux-source-6.12",
     "6.1": "linux-source-6.1",
 }
 DEFAULT = "6.12"
+CHOICES = (*DEBIAN, "latest")
 SELFTESTS = ("tools/testing/selftests/mm", "tools/testing/selftests/vm")
 KEEPERS = ("mm/memory-tiers.c", "mm/migrate.c")  # where a tree may keep node_demotion[]
 
@@ -84,24 +86,32 @@ def tree_version(source: Path) -> str:
 
 def known(name: str) -> str:
     """The name of one of Debian's kernels."""
-    if name not in DEBIAN:
-        raise LabError(f"KERNEL={name}", expected=" or ".join(DEBIAN), found=name, do="use KSRC=path for another tree")
+    if name not in CHOICES:
+        raise LabError(f"KERNEL={name}", expected=" or ".join(CHOICES), found=name, do="use KSRC=path for another tree")
     return name
 
 
-def tarball(name: str) -> Path:
-    """Where the package has the source of one of Debian's kernels."""
-    return Path("/usr/src") / f"{DEBIAN[known(name)]}.tar.xz"
+def word(name: str) -> str:
+    """What KERNEL= is for the kernel of this name; nothing if it is the user's own."""
+    return name if name in DEBIAN else "" if "-" in name else CHOICES[-1]
+
+
+def tarball(name: str) -> tuple[str, Path]:
+    """The X.Y of one of Debian's kernels, and where its source is."""
+    if name not in DEBIAN:
+        return latest.newest()
+    packed = Path("/usr/src") / f"{DEBIAN[name]}.tar.xz"
+    if not packed.exists():
+        expected, do = f"the source from package {DEBIAN[name]}", f"run `make setup KERNEL={name}`"
+        raise LabError(str(packed), expected=expected, found="no file", do=do)
+    return name, packed
 
 
 def debian(name: str) -> Kernel:
     """One of Debian's kernels, unpacked into the cache; unpacked again when the package is newer."""
-    packed = tarball(name)
+    name, packed = tarball(known(name))
     cache = CACHE / name
     source = cache / "stock"
-    if not packed.exists():
-        expected, do = f"the source from package {DEBIAN[name]}", f"run `make setup KERNEL={name}`"
-        raise LabError(str(packed), expected=expected, found="no file", do=do)
     stamp = cache / "stock.from"
     state = packed.stat()
     wanted = f"{packed} {state.st_size} {int(state.st_mtime)}\n"
@@ -136,7 +146,7 @@ def options(*, every: bool = False) -> argparse.ArgumentParser:
     words = argparse.ArgumentParser(add_help=False)
     one = words.add_mutually_exclusive_group()
     default = tuple(DEBIAN) if every else (DEFAULT,)
-    about = f"one of Debian's: {' or '.join(DEBIAN)} (default: {' and '.join(default)})"
+    about = f"one of Debian's: {', '.join(CHOICES)} (default: {', '.join(default)})"
     one.add_argument("--kernel", type=lambda word: (known(word),), default=default, metavar="VERSION", help=about)
     one.add_argument("--ksrc", type=own, metavar="PATH", help="your own kernel tree, 5.15 or later, which is only read")
     return words
@@ -150,7 +160,7 @@ def command(module: str, doc: str | None, *, every: bool = False) -> argparse.Ar
 
 def packages(given: argparse.Namespace) -> list[str]:
     """Debian's packages with the source of the kernels that were chosen."""
-    return [] if given.ksrc else [DEBIAN[name] for name in given.kernel]
+    return [] if given.ksrc else [DEBIAN[name] for name in given.kernel if name in DEBIAN]
 
 
 def chosen(given: argparse.Namespace) -> list[Kernel]:

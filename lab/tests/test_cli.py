@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import os
 import re
@@ -20,7 +21,7 @@ import pytest
 
 from lab import common
 from lab.common import ROOT, LabError
-from lab.kernels import prune, trees
+from lab.kernels import latest, prune, trees
 
 COMMANDS = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)
@@ -43,7 +44,7 @@ def source(tmp_path: Path) -> Path:
 
 # --- What is refused -------------------------------------------------------------------------------------------------
 
-KERNEL = "6.12 or 6.1"
+KERNEL = "6.12 or 6.1 or latest"
 REFUSED = (
     *((name, "--kernel 5.15", KERNEL) for name in COMMANDS
       if name.rpartition(".")[2] not in ("build", "guest", "prune", "render", "report")),
@@ -290,12 +291,45 @@ def test_point_release_keeps_the_cache(source: Path) -> None:
     assert before.cache == after.cache and after.name.startswith("6.12-") and after.version == "6.12.119"
 
 
+APT = """
+case "$*" in
+*indextargets*) echo http://mirror/debian-security http://mirror/debian/ ;;
+*pkgnames*) echo linux-source-6.19; echo linux-source-7.10; echo linux-source-7.9; echo linux-source-7.11-rc ;;
+*--print-uris*) echo "'http://mirror/x.deb' linux-source-7.10_7.10.$(cat POINT)-1_all.deb 5 SHA" ;;
+*download*) touch linux-source-7.10_all.deb ;;
+*update*) echo >>asked-for-lists ;;
+esac
+"""
+
+
+def test_latest_is_the_newest_and_follows_its_point_releases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    apt = APT.replace("POINT", str(tmp_path / "point"))
+    unpack = 'mkdir -p "$3/usr/src"; touch "$3/usr/src/linux-source-7.10.tar.xz"'
+    for program, text in (("apt-get", apt), ("apt-cache", apt), ("dpkg-deb", unpack)):
+        write(tmp_path, program, text)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(latest, "FOLDER", folder := tmp_path / "cache")
+    monkeypatch.setattr(latest, "_apt", functools.partial(latest._apt, cwd=folder))
+    for point in "441":
+        (tmp_path / "point").write_text(point)
+        version, packed = latest.newest()
+        assert version == "7.10" and [*folder.glob("*.tar.xz")] == [packed] and f"7.10.{point}" in packed.name
+    assert (folder / "sources.list").read_text().split()[2] == "http://mirror/debian/"
+    assert len((folder / "asked-for-lists").read_text()) == 1, "Debian is asked once a day"
+    monkeypatch.setattr(latest, "SUITE", "none")
+    write(tmp_path, "apt-cache", "true")
+    with pytest.raises(common.LabError, match=r"linux-source-X.Y in none"):
+        latest.newest()
+
+
 def test_clean_cache(source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     cache = source.parent / "cache"
     monkeypatch.setattr(prune, "CACHE", cache)
     name = trees.own(source).name
     stamps = {name: source, "6.12.117-aaaaaa": source, "6.1-bbbbbb": source / "gone", "6.6-cccccc": source / "held",
-              "6.7-dddddd": None, "ccache": None, "old": source}  # fmt: skip
+              "6.7-dddddd": None, "ccache": None, "old": source, "latest": None, "7.3": source.parent / "7.3.tar.xz",
+              "7.2": source.parent / "7.2.tar.xz"}  # fmt: skip
+    (source.parent / "7.3.tar.xz").touch()
     for folder, origin in stamps.items():
         (cache / folder).mkdir(parents=True)
         (cache / folder / "lock").touch() if folder != "ccache" else None
@@ -303,9 +337,9 @@ def test_clean_cache(source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
             (cache / folder / "stock.from").write_text(f"{origin} 123\n")
     with common.locked(cache / "6.6-cccccc/lock"):
         prune.main(prune.parser().parse_args([]))
-    assert {path.name for path in cache.iterdir()} == {name, "6.6-cccccc", "ccache"}
+    assert {path.name for path in cache.iterdir()} == {name, "6.6-cccccc", "ccache", "latest", "7.3"}
     said = capsys.readouterr().out
-    assert said.count("is gone or has another kernel") == 3 and "a run is using it" in said and "freed" in said
+    assert said.count("is gone or has another kernel") == 3 and "7.2.tar.xz is gone" in said and "a run is using it" in said and "freed" in said
     os.utime(cache / name / "lock", (time.time() - 40 * 86400,) * 2)
     prune.main(prune.parser().parse_args(["--days", "50"]))
     assert (cache / name).exists()
