@@ -48,10 +48,7 @@ class Rendering:
 
     def files(self, upto: int | None = None) -> dict[str, bytes]:
         """The contents of all files of the series after all commits, or after the first `upto`."""
-        found: dict[str, bytes] = {}
-        for commit in self.commits[:upto]:
-            found |= commit.files
-        return found
+        return {path: data for commit in self.commits[:upto] for path, data in commit.files.items()}
 
 
 # --- Reading series/ -------------------------------------------------------------------------------------------------
@@ -67,10 +64,26 @@ class Edit:
     text: str
 
     @cached_property
-    def directives(self) -> list[tuple[str, str]]:
+    def directives(self) -> list[tuple[str, str, str, re.Pattern[str]]]:
+        """Of each: where, unless or gone; what it says; the file and the regular expression that this stands for."""
         mark = "//" if self.kind == "cocci" else "#"
         head = itertools.takewhile(lambda line: not line.strip() or line.startswith(mark), self.text.splitlines())
-        return re.findall(rf"^{mark} (where|unless|gone): (.*\S)", "\n".join(head), re.M)
+        file = r"(?:([\w.+/-]*/[\w.+/-]*|MAINTAINERS|Makefile|Kconfig): )?"
+        found = re.findall(rf"^{mark} (where|unless|gone): ({file}(.*\S))", "\n".join(head), re.M)
+        try:
+            return [(word, said, path or self.target, re.compile(regex, re.M)) for word, said, path, regex in found]
+        except re.error as error:
+            raise LabError(self.where, expected="a regular expression", found=f"{error.pattern!s}: {error}",
+                           do="correct it") from None
+
+    def skip_reason(self, tree: Tree) -> str | None:
+        """Why the edit is not for this tree, or None if it is."""
+        for word, said, path, regex in self.directives:
+            text = tree.text(path)
+            absent = text is None or not regex.search(text)
+            if word != "gone" and absent == (word == "where"):
+                return f"{word}: {said}"
+        return None
 
     def error(self, tree: Tree, *, expected: str, found: str, do: str, rule: str = "") -> LabError:
         where = f"{self.where}, rule {rule}" if rule else self.where
@@ -106,73 +119,49 @@ class Tree:
         return text.replace(here, self.kernel.selftests + "/") if here in text else text
 
 
+def include(text: str, where: str) -> str:
+    """A script with each `@include PATH` line replaced by that file's lines, as text of an i, a or c command."""
+
+    def lines(match: re.Match[str]) -> str:
+        file = ROOT / match[1]
+        if not file.is_file():
+            raise LabError(where, expected=f"a file {match[1]} in {ROOT}", found="none", do="correct the @include")
+        return "\\\n".join(file.read_text().replace("\\", "\\\\").splitlines()) + match[2]
+
+    return re.sub(r"^@include (\S+?)(\\?)$", lines, text, flags=re.M)
+
+
 def read_commit(folder: Path, tree: Tree) -> tuple[str, list[tuple[str, Path]], list[Edit]]:
     """Message, (path in the tree, file here) of what it adds, and edits of one commit."""
-    message = folder / "message"
+    message, listing = folder / "message", folder / "adds"
     text = message.read_text() if message.exists() else ""
     if not re.match(r"\S[^\n]*\n\n\S", text):
         raise LabError(str(message), expected="a subject line, a blank line, a body", found=repr(text[:60]),
                        do="write the commit message, without a sign-off")
-    adds = []
-    listing = folder / "adds"
-    for path in listing.read_text().split("\n") if listing.exists() else []:
-        if path and not path.startswith("#"):
-            if not (ROOT / path).is_file():
-                raise LabError(str(listing), expected=f"a file {path} in {ROOT}", found="none", do="correct the path")
-            adds.append((tree.localise(path), ROOT / path))
+    listed = listing.read_text().split("\n") if listing.exists() else []
+    added = [path for path in listed if path and not path.startswith("#")]
+    if absent := [path for path in added if not (ROOT / path).is_file()]:
+        raise LabError(str(listing), expected=f"a file {absent[0]} in {ROOT}", found="none", do="correct the path")
     edits = []
     for file in sorted(file for file in folder.rglob("*") if file.is_file() and file not in (message, listing)):
         if file.suffix not in (".cocci", ".sed"):
             raise LabError(str(file), expected="message, adds, *.cocci or *.sed", found=file.name, do="remove it")
-        target = str(file.with_name(file.stem.split("@")[0]).relative_to(folder))
-        where = str(file.relative_to(ROOT))
-        edits.append(Edit(where, tree.localise(target), file.suffix[1:], tree.localise(file.read_text())))
-    if not adds and not edits:
+        where, target = str(file.relative_to(ROOT)), str(file.with_name(file.stem.split("@")[0]).relative_to(folder))
+        script = include(file.read_text(), where)
+        edits.append(Edit(where, tree.localise(target), file.suffix[1:], tree.localise(script)))
+    if not added and not edits:
         raise LabError(str(folder), expected="edits or adds", found="neither", do="add them or remove the folder")
-    return fitting(text, message, tree), adds, edits
+    return fitting(text, message, tree), [(tree.localise(path), ROOT / path) for path in added], edits
 
 
 def fitting(text: str, file: Path, tree: Tree) -> str:
     """What is true of this tree: a paragraph may begin with `# where:` and `# unless:` lines, as a sed script does."""
     edits = [Edit(str(file), "", "sed", paragraph) for paragraph in text.strip("\n").split("\n\n")]
-    kept = [re.sub(r"\A(# (where|unless): .*\n)+", "", edit.text) for edit in edits if not skip_reason(edit, tree)]
+    kept = [re.sub(r"\A(# (where|unless): .*\n)+", "", edit.text) for edit in edits if not edit.skip_reason(tree)]
     return tree.localise("\n\n".join(kept) + "\n")
 
 
-def folders() -> list[Path]:
-    found = sorted(folder for folder in (ROOT / "series").glob("[0-9]*") if folder.is_dir())
-    if not found:
-        raise LabError(str(ROOT / "series"), expected="folders NNNN-slug", found="none",
-                       do="check out the whole repository")
-    return found
-
-
 # --- Applying one edit -----------------------------------------------------------------------------------------------
-
-
-def condition(edit: Edit, value: str) -> tuple[str, re.Pattern[str]]:
-    """`PATH: REGEX`, or a REGEX that is about the edited file."""
-    path, colon, rest = value.partition(": ")
-    named = colon and re.fullmatch(r"[\w.+/-]*/[\w.+/-]*|MAINTAINERS|Makefile|Kconfig", path)
-    target, regex = (path, rest) if named else (edit.target, value)
-    try:
-        return target, re.compile(regex, re.M)
-    except re.error as error:
-        raise LabError(edit.where, expected="a regular expression", found=f"{regex}: {error}",
-                       do="correct it") from None
-
-
-def skip_reason(edit: Edit, tree: Tree) -> str | None:
-    """Why the edit is not for this tree, or None if it is."""
-    for word, value in edit.directives:
-        if word == "gone":
-            continue
-        path, regex = condition(edit, value)
-        text = tree.text(path)
-        matched = text is not None and bool(regex.search(text))
-        if matched != (word == "where"):
-            return f"{word}: {value}"
-    return None
 
 
 def apply(edit: Edit, tree: Tree) -> None:
@@ -186,43 +175,27 @@ def apply(edit: Edit, tree: Tree) -> None:
                          do="correct the edit, or say with `where:`/`unless:` that this tree has no need of it")
     tree.write(edit.target, new, written)
     theirs = Counter(new.splitlines()) - tree.ours[edit.target]
-    for word, value in edit.directives:
-        _, regex = condition(edit, value)
+    for word, said, _, regex in edit.directives:
         if word == "gone" and (left := [line.strip() for line in theirs if regex.search(line)]):
-            raise edit.error(tree, expected=f"no line left that matches {value}", found=f"in {edit.target}: {left[0]}",
+            raise edit.error(tree, expected=f"no line left that matches {said}", found=f"in {edit.target}: {left[0]}",
                              do="extend the edit; spatch says nothing of functions it could not parse")
+
+
+def run_on_copy(command: list[str], edit: Edit, old: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    """What a command said, and made of the file, given the edit's script and the file. Not run(): of two streams."""
+    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
+        script, file = Path(tmp) / Path(edit.where).name, Path(tmp) / Path(edit.target).name
+        script.write_text(edit.text)
+        file.write_bytes(old.encode(errors="surrogateescape"))
+        done = subprocess.run([*command, script, file], capture_output=True, text=True, errors="replace",
+                              timeout=SPATCH_SECONDS, env={**os.environ, "LC_ALL": "C"})
+        return done, file.read_bytes().decode(errors="surrogateescape")
 
 
 # --- sed -------------------------------------------------------------------------------------------------------------
 
 
-def include(edit: Edit) -> str:
-    """The script with each `@include PATH` line replaced by that file's lines, as text of an i, a or c command."""
-    def lines(match: re.Match[str]) -> str:
-        file = ROOT / match[1]
-        if not file.is_file():
-            raise LabError(edit.where, expected=f"a file {match[1]} in {ROOT}", found="none", do="correct the @include")
-        return "\\\n".join(line.replace("\\", "\\\\") for line in file.read_text().splitlines()) + match[2]
-
-    return re.sub(r"^@include (\S+?)(\\?)$", lines, edit.text, flags=re.M)
-
-
-SED_COMMAND = re.compile(r"(?:\d+|\$|/(?:\\.|[^/\\])*/|[\s,!{}])*([a-zA-Z])")
-
-
-def parse_sed(script: str) -> tuple[set[str], set[str]]:
-    """The lines a script adds as they stand, and its commands: of each line the first, so write one a line."""
-    added, verbs = set(), set()
-    text = False
-    for line in script.splitlines():
-        continued = re.search(r"(?<!\\)(\\\\)*\\$", line)  # not by a backslash that is itself escaped
-        if text:
-            plain = line[:-1] if continued else line
-            added.add(re.sub(r"\\(.)", lambda char: "\t" if char[1] == "t" else char[1], plain))
-        elif command := SED_COMMAND.match(line):
-            verbs.add(command[1])
-        text = bool(continued)
-    return added, verbs
+SED_COMMAND = re.compile(r"\A(?:\d+|\$|/(?:\\.|[^/\\])*/|[\s,!{}])*([a-zA-Z])")
 
 
 def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
@@ -230,16 +203,14 @@ def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
 
     And all that stands in it must come: of two commands one may have found its place and the other not.
     """
-    script = tree.localise(include(edit))
-    listed, verbs = parse_sed(script)
-    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
-        program, file = Path(tmp) / "script.sed", Path(tmp) / "file"
-        program.write_text(script)
-        file.write_bytes(old.encode(errors="surrogateescape"))
-        done = run(["sed", "-i", "-f", program, file], check=False, timeout=SPATCH_SECONDS, env={"LC_ALL": "C"})
-        if done.returncode:
-            raise LabError(edit.where, expected="a sed script", found=done.stdout.strip(), do="correct the script")
-        new = file.read_bytes().decode(errors="surrogateescape")
+    done, new = run_on_copy(["sed", "-i", "-f"], edit, old)
+    if done.returncode:
+        raise LabError(edit.where, expected="a sed script", found=done.stderr.strip(), do="correct the script")
+    listed, verbs = set(), set()
+    for command in re.findall(r"(?:\\.|[^\\\n])+", edit.text, re.S):  # each with its lines of text
+        verbs.update(SED_COMMAND.findall(command))
+        plain = re.sub(r"\\(.)", lambda char: "\t" if char[1] == "t" else char[1], command, flags=re.S)
+        listed.update(plain.split("\n")[1:])
     before, after = Counter(old.splitlines()), Counter(new.splitlines())
     gained, lost = after - before, before - after
     if lacking := sorted(line for line in listed if line.strip() and line not in gained):
@@ -256,7 +227,7 @@ def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
                      do="write added lines as text of an i, a or c command")
 
 
-# --- Semantic patches: what stands in them ---------------------------------------------------------------------------
+# --- Semantic patches ------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -268,35 +239,22 @@ class Chunk:
     known: frozenset[str]  # the rule's metavariables
     lines: list[str]
 
-    @cached_property
-    def text(self) -> str:
-        return "\n".join(self.lines)
 
-
-RULE = re.compile(r"^@([^@]*)@(.*?)@@[ \t]*$", re.M | re.S)
+RULE = re.compile(r"^@([^@]*)@(.*?)@@[ \t]*$(.*?)(?=^@|\Z)", re.M | re.S)  # name, metavariables, body
 
 
 def metavariables(declared: str) -> frozenset[str]:
     """The names that stand for something else; of `symbol x`, `typedef x`, `iterator name x` the name is itself."""
-    found = set()
-    declared = re.sub(r"//[^\n]*|\{[^}]*\}", "", declared)
-    for one in declared.split(";"):
-        words = one.split()
-        if not words or words[0] in ("symbol", "typedef") or "name" in words:
-            continue
-        for name in re.sub(r"(=~?|!~?=?|:|<=)[^,]*", "", one).split(","):
-            if match := re.search(r"(\w+)\s*$", name):
-                found.add(match[1])
-    return frozenset(found)
+    every = re.sub(r"//[^\n]*|\{[^}]*\}", "", declared).split(";")
+    some = [one for one in every if {"symbol", "typedef", "name"}.isdisjoint(one.split())]
+    bare = [re.sub(r"(=~?|!~?=?|:|<=)[^,]*", "", one) for one in some]
+    return frozenset(name for one in bare for name in re.findall(r"(\w+)\s*(?:,|\Z)", one))
 
 
 def parse_rules(edit: Edit) -> list[Chunk]:
     """What the rules add and remove; a rule that does neither is a probe."""
     chunks = []
-    _, *parts = RULE.split(edit.text)
-    for head, declared, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        if ":" in head:
-            continue  # a script
+    for head, declared, body in RULE.findall(edit.text):
         if not head.strip():
             raise LabError(edit.where, expected="a rule with a name", found=f"@@{declared}@@{body}", do="name it")
         known = metavariables(declared)
@@ -309,45 +267,29 @@ def parse_rules(edit: Edit) -> list[Chunk]:
     return chunks
 
 
-# --- Semantic patches: running them ----------------------------------------------------------------------------------
-
-
 def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
     chunks = parse_rules(edit)
-    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
-        rule_file, source, result = Path(tmp) / "rules.cocci", Path(tmp) / Path(edit.target).name, Path(tmp) / "result"
-        rule_file.write_text(edit.text)
-        source.write_bytes(old.encode(errors="surrogateescape"))
-        command: list[str | Path] = ["spatch", "--sp-file", rule_file, source, "-o", result, "--no-includes",
-                                     "--show-dependencies", "--smpl-spacing"]
-        try:
-            # Not run(): what spatch says of the rules comes on one stream, its complaints on the other.
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SPATCH_SECONDS)
-        except FileNotFoundError:
-            raise LabError("spatch", expected="Coccinelle", found="no such program", do="run `make setup`") from None
-        except subprocess.TimeoutExpired:
-            raise edit.error(tree, expected=f"spatch to end within {SPATCH_SECONDS} s", found="it did not",
-                             do="split the rule: long functions take long") from None
-        if done.returncode and "-o can not be applied" not in done.stderr:
-            raise edit.error(tree, expected="spatch to run it", do="correct the rule",
-                             found=f"exit status {done.returncode}\n{done.stderr.strip()}")
-        new = result.read_bytes().decode(errors="surrogateescape") if result.exists() else old
+    command = ["spatch", "--in-place", "--no-includes", "--show-dependencies", "--smpl-spacing", "--sp-file"]
+    try:
+        done, new = run_on_copy(command, edit, old)
+    except FileNotFoundError:
+        raise LabError("spatch", expected="Coccinelle", found="no such program", do="run `make setup`") from None
+    except subprocess.TimeoutExpired:
+        raise edit.error(tree, expected=f"spatch to end within {SPATCH_SECONDS} s", found="it did not",
+                         do="split the rule: long functions take long") from None
+    if done.returncode:
+        raise edit.error(tree, expected="spatch to run it", do="correct the rule",
+                         found=f"exit status {done.returncode}\n{done.stderr.strip()}")
     for name in dict.fromkeys(chunk.rule for chunk in chunks):
-        if rule_state(name, done.stdout) == "no match":
-            raise edit.error(tree, rule=name, expected=f"a match in {edit.target}", found="none",
-                             do="correct the rule, or make it depend on a probe")
+        told = rf"^-{{9,}}\n{re.escape(name)} = \n-{{9,}}\n(.*?)(?=^-{{9,}}\n|\Z)"
+        for trace in re.findall(told, done.stdout, re.M | re.S):
+            if "binding relevant in = " in trace and not re.search(r"^ +binding out = ", trace, re.M):
+                raise edit.error(tree, rule=name, expected=f"a match in {edit.target}", found="none",
+                                 do="correct the rule, or make it depend on a probe")
     return restore(edit, tree, old, new, chunks)
 
 
-def rule_state(name: str, trace: str) -> str:
-    """What --show-dependencies printed of a rule: match, no match, or that it was not run."""
-    section = re.search(rf"^-{{9,}}\n{re.escape(name)} = \n-{{9,}}\n(.*?)(?=^-{{9,}}\n|\Z)", trace, re.M | re.S)
-    if not section or "binding relevant in = " not in section[1]:
-        return "not run"
-    return "match" if re.search(r"^ +binding out = ", section[1], re.M) else "no match"
-
-
-# --- Semantic patches: believing the result --------------------------------------------------------------------------
+# --- Believing spatch's result ---------------------------------------------------------------------------------------
 
 
 @functools.cache
@@ -364,14 +306,12 @@ def pattern(text: str, known: frozenset[str]) -> str:
     return r"\s*".join(found)
 
 
-def own_line(line: str, printed: str, known: frozenset[str]) -> str | None:
-    """A rule's line with what spatch has put in for its metavariables; None if that isn't how it prints this line."""
+def own_line(line: str, printed: str, known: frozenset[str]) -> str:
+    """A rule's line with what spatch has put in for its metavariables; empty if that isn't how it prints this line."""
     const = r"\bconst\b" if known.isdisjoint(re.findall(r"\w+", line)) else "(?!)"  # it may double and move it
     match = re.fullmatch(pattern(re.sub(const, "", line), known), re.sub(const, "", printed).strip())
-    if not match:
-        return None
-    taken = iter(match.groups())
-    return re.sub(r"\w+", lambda word: next(taken) if word[0] in known else word[0], line)
+    taken = iter(match.groups() if match else ())
+    return re.sub(r"\w+", lambda word: next(taken) if word[0] in known else word[0], line) if match else ""
 
 
 def columns(line: str) -> int:
@@ -381,7 +321,7 @@ def columns(line: str) -> int:
 
 def move(line: str, shift: int) -> str:
     """Indent a line by so many columns more; what the preprocessor reads stays where it is."""
-    if not line.strip() or line.startswith("#") or not shift:
+    if line.startswith("#") or not shift:
         return line
     width = max(columns(line) + shift, 0)
     return "\t" * (width // 8) + " " * (width % 8) + line.lstrip()
@@ -392,29 +332,27 @@ def places(chunk: Chunk, lines: list[str]) -> list[tuple[int, int, list[str]]]:
 
     That is the rule's text byte for byte but for metavariables, moved to where spatch printed the first line of it.
     """
-    ours = [line for line in chunk.lines if line.strip()]
+    ours = [line for line in chunk.lines if line]
     printed = [number for number, line in enumerate(lines) if line.strip()]
     found, at = [], 0
     while ours and at + len(ours) <= len(printed):
-        run_of = printed[at : at + len(ours)]
-        pairs = [(line, lines[number]) for line, number in zip(ours, run_of, strict=True)]
+        numbers = printed[at : at + len(ours)]
+        pairs = [(line, lines[number]) for line, number in zip(ours, numbers, strict=True)]
         told = list(itertools.takewhile(bool, (own_line(*pair, chunk.known) for pair in pairs)))
         at += 1
         if len(told) == len(ours):
             shift = next((columns(there) - columns(line) for line, there in pairs if not line.startswith("#")), 0)
             text = iter(told)
-            own = [move(next(text) or "", shift) if line.strip() else "" for line in chunk.lines]
-            found.append((run_of[0], run_of[-1] + 1, own))
+            own = [move(next(text), shift) if line else "" for line in chunk.lines]
+            found.append((numbers[0], numbers[-1] + 1, own))
             at += len(ours) - 1
     return found
 
 
 def blank_runs(lines: list[str]) -> list[tuple[str, int, str]]:
     """(line, how many blank lines follow it, the next one that is not blank), from the first line to the last."""
-    code = [-1, *(at for at, line in enumerate(lines) if line.strip()), len(lines)]
-    around = ["", *(lines[at] for at in code[1:-1]), ""]
-    counts = [behind - at - 1 for at, behind in itertools.pairwise(code)]
-    return list(zip(around, counts, around[1:], strict=False))
+    code = [(-1, ""), *((at, line) for at, line in enumerate(lines) if line.strip()), (len(lines), "")]
+    return [(left, behind - at - 1, right) for (at, left), (behind, right) in itertools.pairwise(code)]
 
 
 def tidy(lines: list[str], source: list[str]) -> list[str]:
@@ -431,29 +369,27 @@ def tidy(lines: list[str], source: list[str]) -> list[str]:
 def restore(edit: Edit, tree: Tree, old: str, new: str, chunks: list[Chunk]) -> tuple[str, Counter[str]]:
     """spatch's result with the rule's own lines in it, and these lines. Refuses what no rule wrote or removed."""
     source, lines = old.splitlines(), new.splitlines()
-    theirs = {"".join(line.split()) for line in source}
-    written: Counter[str] = Counter()
-    put: dict[int, tuple[int, list[str]]] = {}  # first line: one past the last, what to write there
+    bare = ["".join(line.split()) for line in lines]
+    theirs = {"", *("".join(line.split()) for line in source)}
+    put = [[line] for line in lines]  # what to write in place of each line
     taken: set[int] = set()
+    written: Counter[str] = Counter()
     # The longest first, for the lines of a short one may stand in it.
     for chunk in sorted((chunk for chunk in chunks if chunk.sign == "+"), key=lambda chunk: -len(chunk.lines)):
         found = [(first, past, own) for first, past, own in places(chunk, lines)
-                 if taken.isdisjoint(range(first, past))
-                 and not theirs.issuperset("".join(line.split()) for line in lines[first:past] if line.strip())]
+                 if taken.isdisjoint(range(first, past)) and not theirs.issuperset(bare[first:past])]
         if len(found) > 1 and any(line.startswith("}") for line in chunk.lines):
             raise edit.error(tree, rule=chunk.rule, expected="one match, for it adds a definition",
                              found=f"{len(found)} matches", do="name a statement that tells the places apart")
         for first, past, own in found:
             taken.update(range(first, past))
-            put[first] = past, own
-    for first, (past, own) in sorted(put.items(), reverse=True):  # so that the numbers of the others stay true
-        lines[first:past] = own
-        written.update(own)
+            put[first:past] = [own] + [[]] * (past - first - 1)
+            written.update(own)
     known = set(source)
-    lines = tidy([line if line in known else line.rstrip() for line in lines], source)
-    if found_foreign := unexplained(source, lines, written, chunks):
+    lines = tidy([line if line in known else line.rstrip() for line in itertools.chain(*put)], source)
+    if foreign := unexplained(source, lines, written, chunks):
         raise edit.error(tree, expected="only changes that stand in the + and - lines of the rules",
-                         found=f"{found_foreign}\n            by spatch in {edit.target}",
+                         found=f"{foreign}\n            by spatch in {edit.target}",
                          do="write the rule so that spatch need not re-print that place")
     return "\n".join(lines) + "\n", written
 
@@ -474,17 +410,13 @@ def unexplained(source: list[str], lines: list[str], written: Counter[str], chun
 
 def rewritten(line: str, missing: list[str], chunks: list[Chunk]) -> str | None:
     """The source's line of which this one is left, with text of a rule in it; empty if it is a rule's alone."""
-    for chunk in (chunk for chunk in chunks if chunk.sign == "+"):
-        for text in filter(str.strip, chunk.lines):
-            match = re.search(pattern(text, chunk.known), line)
-            if not match:
-                continue
-            left, right = line[: match.start()], line[match.end() :]
-            if not (left + right).strip():
-                return ""
-            for candidate in missing:
-                if candidate.startswith(left) and candidate.endswith(right):
-                    return candidate
+    texts = [(text, chunk.known) for chunk in chunks if chunk.sign == "+" for text in chunk.lines if text]
+    for match in filter(None, (re.search(pattern(*text), line) for text in texts)):
+        left, right = line[: match.start()], line[match.end() :]
+        if not (left + right).strip():
+            return ""
+        if origins := [one for one in missing if one.startswith(left) and one.endswith(right)]:
+            return origins[0]
     return None
 
 
@@ -494,28 +426,23 @@ def removable(source: list[str], chunks: list[Chunk]) -> list[str]:
     code = re.sub(r"/\*.*?\*/|//[^\n]*", lambda comment: re.sub(r"[^\n]", " ", comment[0]), text, flags=re.S)
     left = code  # with a NUL for each character that goes
     for chunk in (chunk for chunk in chunks if chunk.sign == "-"):
-        for match in re.finditer(pattern(chunk.text, chunk.known), code, re.S):
-            start, end = match.start(), statement_end(code, match.start(), match.end(), chunk)
+        rule = "\n".join(chunk.lines).rstrip()
+        for match in re.finditer(pattern(rule, chunk.known), code, re.S):
+            start, end = match.span()
+            # It really ends with the statement that it ends in, or with the brace that closes what it opened.
+            if re.split(r"\W", rule)[-1] in chunk.known and (rest := re.compile(r"[^;{]*[;{]").match(code, end)):
+                end = rest.end()
+            depth = code.count("{", start, end) - code.count("}", start, end)
+            while depth > 0 and end < len(code):
+                depth += {"{": 1, "}": -1}.get(code[end], 0)
+                end += 1
             left = left[:start] + re.sub(r"\S", "\0", left[start:end]) + left[end:]
-    found = []
-    below = "code"  # the code line at or below a line
+    found, below = [], "code"  # the code line at or below a line
     for line, was in zip(reversed(left.split("\n")), reversed(source), strict=True):
         below = line if line.strip() else below
         if not below.strip("\0\t "):
             found.append(was)
     return found
-
-
-def statement_end(code: str, start: int, end: int, chunk: Chunk) -> int:
-    """Where a match really ends: with the brace that closes what it opened, or with the statement that it ends in."""
-    last = re.search(r"\w+$", chunk.text.rstrip())
-    if last and last[0] in chunk.known and (statement := re.compile(r"[^;{]*[;{]").match(code, end)):
-        end = statement.end()
-    depth = code.count("{", start, end) - code.count("}", start, end)
-    while depth > 0 and end < len(code):
-        depth += {"{": 1, "}": -1}.get(code[end], 0)
-        end += 1
-    return end
 
 
 # --- The series for one tree -----------------------------------------------------------------------------------------
@@ -524,7 +451,11 @@ def statement_end(code: str, start: int, end: int, chunk: Chunk) -> int:
 def render(kernel: Kernel) -> Rendering:
     """What the series is for this tree. Reads the tree, writes nothing."""
     tree, rendering = Tree(kernel), Rendering()
-    for folder in folders():
+    folders = sorted(folder for folder in (ROOT / "series").glob("[0-9]*") if folder.is_dir())
+    if not folders:
+        raise LabError(str(ROOT / "series"), expected="folders NNNN-slug", found="none",
+                       do="check out the whole repository")
+    for folder in folders:
         message, adds, edits = read_commit(folder, tree)
         before = dict(tree.changed)
         for path, file in adds:
@@ -535,7 +466,7 @@ def render(kernel: Kernel) -> Rendering:
             text = tree.localise(file.read_text())
             tree.write(path, text, Counter(text.splitlines()))
         for edit in edits:
-            if reason := skip_reason(edit, tree):
+            if reason := edit.skip_reason(tree):
                 rendering.skipped.append(f"{edit.where}: {reason}")
             else:
                 apply(edit, tree)
