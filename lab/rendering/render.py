@@ -478,7 +478,7 @@ def render(kernel: Kernel) -> Rendering:
     return rendering
 
 
-# --- The user's tree, which is only read -----------------------------------------------------------------------------
+# --- Patches and the tree, by git ------------------------------------------------------------------------------------
 
 
 def is_git(kernel: Kernel) -> bool:
@@ -510,48 +510,50 @@ def check_tree(kernel: Kernel) -> None:
     if (kernel.source / MARK).exists():
         raise LabError(str(kernel.source), expected="a tree without the series", found=f"it already has {MARK}",
                        do="name a tree without the series with KSRC=")
-    _ = kernel.keeper
+    _ = kernel.keeper  # or it is refused
     if is_git(kernel) and (dirty := git_source(kernel, "status", "--porcelain", "--untracked-files=no").splitlines()):
         raise LabError(str(kernel.source), expected="no uncommitted changes in tracked files",
                        found=f"{len(dirty)} of them, the first: {dirty[0].strip()}", do="commit or stash them")
-
-
-# --- Patches and the tree, by git ------------------------------------------------------------------------------------
 
 
 def identity() -> tuple[str, str]:
     """Who signs the patches off: as git would have it in this repository."""
     found = []
     for key, example in (("user.name", "Your Name"), ("user.email", "you@example.org")):
-        value = run(["git", "config", key], cwd=ROOT, check=False).stdout.strip()
-        if not value:
+        found.append(run(["git", "config", key], cwd=ROOT, check=False).stdout.strip())
+        if not found[-1]:
             raise LabError(f"git config {key}", expected="your own, for the sign-off of the patches", found="none",
                            do=f"git config --global {key} '{example}'")
-        found.append(value)
     return found[0], found[1]
 
 
 def date_of_patches() -> str:
     """The same for each run: SOURCE_DATE_EPOCH, or the date of this repository's last commit."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    if not epoch:
-        done = run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=False)
-        epoch = done.stdout.strip() if not done.returncode else ""
+    last = ["git", "log", "-1", "--format=%ct"]
+    epoch = os.environ.get("SOURCE_DATE_EPOCH") or run(last, cwd=ROOT, check=False).stdout.strip()
     if not epoch.isdigit():  # an unpacked archive
         epoch = str(int(max(file.stat().st_mtime for file in (ROOT / "series").rglob("*"))))
     return f"@{epoch} +0000"
 
 
+def put(top: Path, path: str, data: bytes, like: Path) -> None:
+    """Write a file of the series, executable if `like` is."""
+    file = top / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+    file.chmod(0o755 if like.stat().st_mode & 0o100 else 0o644)
+
+
 @dataclass(frozen=True)
 class Git:
-    """A repository of the lab's own: the user's identity, nothing else of their settings, and a fixed date."""
+    """A repository of the lab's own: the identity that is given, no other settings of the user, and a fixed date."""
 
     top: Path
-    identity: tuple[str, str]
+    who: tuple[str, str]
     date: str = field(default_factory=date_of_patches)
 
     def __call__(self, *words: str | Path, log: Path | None = None) -> str:
-        name, email = self.identity
+        name, email = self.who
         hidden = self.top / ".git"
         settings = {
             "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "LC_ALL": "C", "TZ": "UTC",
@@ -578,40 +580,34 @@ class Git:
             self("commit", "-q", "-s", "--cleanup=whitespace", "-m", commit.message, log=log)
 
 
-def put(top: Path, path: str, data: bytes, like: Path) -> None:
-    """Write a file of the series, executable if `like` is."""
-    file = top / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(data)
-    file.chmod(0o755 if like.stat().st_mode & 0o100 else 0o644)
-
-
 def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None = None,
            who: tuple[str, str] | None = None) -> list[Path]:
     """Write the patches for this tree to `out`; what was there stays if that fails. The user signs them, or `who`."""
     check_tree(kernel)
     who = who or identity()
     rendering = rendering or render(kernel)
-    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
-        git = Git(Path(tmp) / "repository", who)
-        git.top.mkdir()
+    out = (out or kernel.build / "series").absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    with (tempfile.TemporaryDirectory(prefix="render-") as tmp,
+          tempfile.TemporaryDirectory(prefix=".new-", dir=out) as new):  # same disk, so that a full one fails here
+        git = Git(Path(tmp), who)
         for path in rendering.files():
             if (kernel.source / path).exists():
                 put(git.top, path, (kernel.source / path).read_bytes(), kernel.source / path)
         git.begin("base")
         git.add(kernel, rendering)
         cover = ROOT / "series" / "cover"
-        letter = []
-        if cover.exists():
+        letter = ["--cover-letter", "--cover-from-description=subject"] if cover.exists() else []
+        if letter:
             git("config", "branch.series.description", fitting(cover.read_text(), cover, Tree(kernel)))
-            letter = ["--cover-letter", "--cover-from-description=subject"]
-        patches = Path(tmp) / "patches"
         git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--numbered", "--no-renames",
-            *letter, "-o", patches, "base..series")
+            *letter, "-o", new, "base..series")
         if letter and is_git(kernel):
-            with (patches / "0000-cover-letter.patch").open("a") as file:
+            with Path(new, "0000-cover-letter.patch").open("a") as file:
                 file.write(f"\nbase-commit: {git_source(kernel, 'rev-parse', 'HEAD').strip()}\n")
-        done = replace(sorted(patches.iterdir()), out or kernel.build / "series")
+        for old in out.glob("[0-9][0-9][0-9][0-9]-*.patch"):
+            old.unlink()
+        done = [patch.rename(out / patch.name) for patch in sorted(Path(new).iterdir())]
     recipients(kernel, done)
     return done
 
@@ -621,40 +617,36 @@ def recipients(kernel: Kernel, patches: list[Path]) -> None:
     script = kernel.source / "scripts/get_maintainer.pl"
     if not script.exists() or not (kernel.source / "MAINTAINERS").exists():
         return
-    command: list[str | Path] = [script, "--no-git", "--no-git-fallback", *(patch.absolute() for patch in patches)]
-    text = run(command, cwd=kernel.source).stdout
-    found = re.findall(r"^(.*\S) \((maintainer|supporter|.*?)[:)]", text, re.M)
+    text = run([script, "--no-git", "--no-git-fallback", *patches], cwd=kernel.source).stdout
+    found = re.findall(r"^(.*\S) \((.*?)[:)]", text, re.M)
     lines = [f"\t{'to' if role in ('maintainer', 'supporter') else 'cc'} = {json.dumps(who)}\n" for who, role in found]
     (patches[0].parent / "send-email.config").write_text("[sendemail]\n" + "".join(sorted(lines, reverse=True)))
-
-
-def replace(patches: list[Path], out: Path) -> list[Path]:
-    """Put patches in place of those that are there; leave other files alone."""
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as new:  # same disk, so that a full one fails here
-        for patch in patches:
-            shutil.copy(patch, new)
-        for old in out.glob("[0-9][0-9][0-9][0-9]-*.patch"):
-            old.unlink()
-        return [(Path(new) / patch.name).rename(out / patch.name) for patch in patches]
 
 
 def tree(kernel: Kernel) -> Path:
     """A git repository of the whole kernel with the series on top of its pristine source, in kernel.build."""
     rendering = render(kernel)
     series(kernel, rendering=rendering)
-    place = kernel.build / "tree"
-    log = kernel.build / "tree.log"
+    place, log, stamp = kernel.build / "tree", kernel.build / "tree.log", source_stamp(kernel)
     log.unlink(missing_ok=True)
-    stamp = source_stamp(kernel)
     git = Git(place, identity())
-    if place.exists():
-        refuse_own_work(git)
+    if place.exists() and (git("rev-parse", "HEAD") != git("rev-parse", "rendered") or git("status", "--porcelain")):
+        # The tree is ours to make anew, what the user did in it is not ours to delete.
+        raise LabError(str(place), expected="the series as it was last applied, and nothing else",
+                       found="commits or changes of your own", do="move the folder away, then try again")
     if stamp and place.exists() and git("config", "lab.source").strip() == stamp:
         git("reset", "-q", "--hard", "base", log=log)
     else:
-        git = Git(kernel.build / "tree.new", identity())
-        import_source(kernel, git, log)
+        git = Git(kernel.build / "tree.new", git.who)
+        say(f"copying {kernel.source}")
+        shutil.rmtree(git.top, ignore_errors=True)
+        git.top.mkdir(parents=True)
+        if is_git(kernel):
+            unpack(kernel, git.top)
+        else:
+            run(["cp", "-a", "--reflink=auto", f"{kernel.source}/.", git.top])
+        say("adding it to git, which takes a minute or two")
+        git.begin(f"Linux {kernel.version}", log)
         git("config", "lab.source", stamp)
     say(f"applying {len(rendering.commits)} patches")
     git.add(kernel, rendering, log)
@@ -663,26 +655,6 @@ def tree(kernel: Kernel) -> Path:
         shutil.rmtree(place, ignore_errors=True)
         git.top.rename(place)
     return place
-
-
-def refuse_own_work(git: Git) -> None:
-    """The tree is ours to make anew, what the user did in it is not ours to delete."""
-    if git("rev-parse", "HEAD") != git("rev-parse", "rendered") or git("status", "--porcelain"):
-        raise LabError(str(git.top), expected="the series as it was last applied, and nothing else",
-                       found="commits or changes of your own", do="move the folder away, then try again")
-
-
-def import_source(kernel: Kernel, git: Git, log: Path) -> None:
-    """The pristine source as the first commit, tagged `base`."""
-    say(f"copying {kernel.source}")
-    shutil.rmtree(git.top, ignore_errors=True)
-    git.top.mkdir(parents=True)
-    if is_git(kernel):
-        unpack(kernel, git.top)
-    else:
-        run(["cp", "-a", "--reflink=auto", f"{kernel.source}/.", git.top])
-    say("adding it to git, which takes a minute or two")
-    git.begin(f"Linux {kernel.version}", log)
 
 
 def parser() -> argparse.ArgumentParser:
