@@ -18,9 +18,10 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from lab.common import ROOT, LabError, launch, run, say
 from lab.kernels import trees
@@ -43,7 +44,7 @@ class Commit:
 @dataclass
 class Rendering:
     commits: list[Commit] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)  # edits that this tree has no need of, with the reason
+    skipped: list[str] = field(default_factory=list)  # edits and commits that this tree has no need of
     origin: dict[str, Path] = field(default_factory=dict)  # of each added file: where it is in this repository
 
     def files(self, upto: int | None = None) -> dict[str, bytes]:
@@ -63,40 +64,36 @@ class Edit:
     kind: str  # cocci or sed
     text: str
 
-    @cached_property
-    def directives(self) -> list[tuple[str, str, str, re.Pattern[str]]]:
-        """Of each: where, unless or gone; what it says; the file and the regular expression that this stands for."""
+    @functools.cached_property
+    def directives(self) -> list[tuple[str, str, re.Pattern[str]]]:
+        """Of each: where, unless or gone; the file that it is about; what is searched there."""
         mark = "//" if self.kind == "cocci" else "#"
         head = itertools.takewhile(lambda line: not line.strip() or line.startswith(mark), self.text.splitlines())
         file = r"(?:([\w.+/-]*/[\w.+/-]*|MAINTAINERS|Makefile|Kconfig): )?"
-        found = re.findall(rf"^{mark} (where|unless|gone): ({file}(.*\S))", "\n".join(head), re.M)
+        found = re.findall(rf"^{mark} (where|unless|gone): {file}(.*\S)", "\n".join(head), re.M)
         try:
-            return [(word, said, path or self.target, re.compile(regex, re.M)) for word, said, path, regex in found]
+            return [(word, path or self.target, re.compile(regex, re.M)) for word, path, regex in found]
         except re.error as error:
             raise LabError(self.where, expected="a regular expression", found=f"{error.pattern!s}: {error}",
                            do="correct it") from None
 
-    def skip_reason(self, tree: Tree) -> str | None:
-        """Why the edit is not for this tree, or None if it is."""
-        for word, said, path, regex in self.directives:
-            text = tree.text(path)
-            absent = text is None or not regex.search(text)
-            if word != "gone" and absent == (word == "where"):
-                return f"{word}: {said}"
-        return None
+    def fits(self, tree: Tree) -> bool:
+        """Whether the edit is for this tree, as far as it is edited."""
+        asked = [(word, tree.text(path), regex) for word, path, regex in self.directives if word != "gone"]
+        return all((word == "where") == (text is not None and bool(regex.search(text))) for word, text, regex in asked)
 
     def error(self, tree: Tree, *, expected: str, found: str, do: str, rule: str = "") -> LabError:
         where = f"{self.where}, rule {rule}" if rule else self.where
         return LabError(f"{where}, on {tree}", expected=expected, found=found, do=do)
 
 
+@dataclass
 class Tree:
     """The files of a kernel tree as they are after the commits so far; the tree itself is only read."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.changed: dict[str, bytes] = {}
-        self.ours: dict[str, Counter[str]] = {}  # the lines of a changed file that the series wrote
+    kernel: Kernel
+    changed: dict[str, bytes] = field(default_factory=dict)
+    ours: dict[str, Counter[str]] = field(default_factory=dict)  # the lines of a changed file that the series wrote
 
     def __str__(self) -> str:
         return f"{self.kernel.name} ({self.kernel.source})"
@@ -157,7 +154,7 @@ def read_commit(folder: Path, tree: Tree) -> tuple[str, list[tuple[str, Path]], 
 def fitting(text: str, file: Path, tree: Tree) -> str:
     """What is true of this tree: a paragraph may begin with `# where:` and `# unless:` lines, as a sed script does."""
     edits = [Edit(str(file), "", "sed", paragraph) for paragraph in text.strip("\n").split("\n\n")]
-    kept = [re.sub(r"\A(# (where|unless): .*\n)+", "", edit.text) for edit in edits if not edit.skip_reason(tree)]
+    kept = [re.sub(r"\A(# (where|unless): .*\n)+", "", edit.text) for edit in edits if edit.fits(tree)]
     return tree.localise("\n\n".join(kept) + "\n")
 
 
@@ -175,9 +172,10 @@ def apply(edit: Edit, tree: Tree) -> None:
                          do="correct the edit, or say with `where:`/`unless:` that this tree has no need of it")
     tree.write(edit.target, new, written)
     theirs = Counter(new.splitlines()) - tree.ours[edit.target]
-    for word, said, _, regex in edit.directives:
+    for word, _, regex in edit.directives:
         if word == "gone" and (left := [line.strip() for line in theirs if regex.search(line)]):
-            raise edit.error(tree, expected=f"no line left that matches {said}", found=f"in {edit.target}: {left[0]}",
+            raise edit.error(tree, expected=f"no line left that matches {regex.pattern}",
+                             found=f"in {edit.target}: {left[0]}",
                              do="extend the edit; spatch says nothing of functions it could not parse")
 
 
@@ -190,9 +188,6 @@ def run_on_copy(command: list[str], edit: Edit, old: str) -> tuple[subprocess.Co
         done = subprocess.run([*command, script, file], capture_output=True, text=True, errors="replace",
                               timeout=SPATCH_SECONDS, env={**os.environ, "LC_ALL": "C"})
         return done, file.read_bytes().decode(errors="surrogateescape")
-
-
-# --- sed -------------------------------------------------------------------------------------------------------------
 
 
 SED_COMMAND = re.compile(r"\A(?:\d+|\$|/(?:\\.|[^/\\])*/|[\s,!{}])*([a-zA-Z])")
@@ -227,11 +222,7 @@ def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
                      do="write added lines as text of an i, a or c command")
 
 
-# --- Semantic patches ------------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Chunk:
+class Chunk(NamedTuple):
     """Neighbouring `+` lines (or `-` lines) of a rule."""
 
     rule: str
@@ -289,21 +280,16 @@ def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
     return restore(edit, tree, old, new, chunks)
 
 
-# --- Believing spatch's result ---------------------------------------------------------------------------------------
+# --- Semantic patches: believing the result --------------------------------------------------------------------------
 
 
 @functools.cache
 def pattern(text: str, known: frozenset[str]) -> str:
     """A regular expression for text of a rule, however it is spaced; wild cards are its metavariables and `...`."""
-    found = []
-    for word in re.findall(r"\\\(.*?\\\)|\.\.\.|\w+|[^\w\s]", text, re.S):
-        if word in known:
-            found.append("([^;{}]*?)")
-        elif word == "..." or word.startswith("\\("):  # anything, or one of several
-            found.append(".*?")
-        else:
-            found.append(rf"\b{word}\b" if re.fullmatch(r"\w+", word) else re.escape(word))
-    return r"\s*".join(found)
+    wild = {"...": ".*?", **dict.fromkeys(known, "([^;{}]*?)")}
+    text = re.sub(r"\\\(.*?\\\)", " ... ", text, flags=re.S)  # one of several: anything
+    words = re.findall(r"\.\.\.|\w+|[^\w\s]", text)
+    return r"\s*".join(wild.get(word, rf"\b{word}\b" if re.match(r"\w", word) else re.escape(word)) for word in words)
 
 
 def own_line(line: str, printed: str, known: frozenset[str]) -> str:
@@ -327,26 +313,23 @@ def move(line: str, shift: int) -> str:
     return "\t" * (width // 8) + " " * (width % 8) + line.lstrip()
 
 
-def places(chunk: Chunk, lines: list[str]) -> list[tuple[int, int, list[str]]]:
+def places(chunk: Chunk, lines: list[str]) -> Iterator[tuple[int, int, list[str]]]:
     """Each run of lines that are the chunk's but for white space: the first, one past the last, and what to write.
 
     That is the rule's text byte for byte but for metavariables, moved to where spatch printed the first line of it.
     """
     ours = [line for line in chunk.lines if line]
     printed = [number for number, line in enumerate(lines) if line.strip()]
-    found, at = [], 0
+    at = 0
     while ours and at + len(ours) <= len(printed):
         numbers = printed[at : at + len(ours)]
         pairs = [(line, lines[number]) for line, number in zip(ours, numbers, strict=True)]
         told = list(itertools.takewhile(bool, (own_line(*pair, chunk.known) for pair in pairs)))
-        at += 1
         if len(told) == len(ours):
             shift = next((columns(there) - columns(line) for line, there in pairs if not line.startswith("#")), 0)
             text = iter(told)
-            own = [move(next(text), shift) if line else "" for line in chunk.lines]
-            found.append((numbers[0], numbers[-1] + 1, own))
-            at += len(ours) - 1
-    return found
+            yield numbers[0], numbers[-1] + 1, [move(next(text), shift) if line else "" for line in chunk.lines]
+        at += len(ours) if len(told) == len(ours) else 1
 
 
 def blank_runs(lines: list[str]) -> list[tuple[str, int, str]]:
@@ -466,15 +449,15 @@ def render(kernel: Kernel) -> Rendering:
             text = tree.localise(file.read_text())
             tree.write(path, text, Counter(text.splitlines()))
         for edit in edits:
-            if reason := edit.skip_reason(tree):
-                rendering.skipped.append(f"{edit.where}: {reason}")
-            else:
+            if edit.fits(tree):
                 apply(edit, tree)
+            else:
+                rendering.skipped.append(edit.where)
         files = {path: data for path, data in tree.changed.items() if before.get(path) != data}
         if files:
             rendering.commits.append(Commit(folder.name, message, files))
         else:
-            rendering.skipped.append(f"{folder.name}: none of its edits is for this tree")
+            rendering.skipped.append(folder.name)
     return rendering
 
 
