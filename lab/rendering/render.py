@@ -52,7 +52,7 @@ class Rendering:
         return {path: data for commit in self.commits[:upto] for path, data in commit.files.items()}
 
 
-# --- Reading series/ -------------------------------------------------------------------------------------------------
+# --- The edits in series/ --------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -158,9 +158,6 @@ def fitting(text: str, file: Path, tree: Tree) -> str:
     return tree.localise("\n\n".join(kept) + "\n")
 
 
-# --- Applying one edit -----------------------------------------------------------------------------------------------
-
-
 def apply(edit: Edit, tree: Tree) -> None:
     old = tree.text(edit.target)
     if old is None:
@@ -194,10 +191,7 @@ SED_COMMAND = re.compile(r"\A(?:\d+|\$|/(?:\\.|[^/\\])*/|[\s,!{}])*([a-zA-Z])")
 
 
 def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
-    """Lines that come stand in the script, or are lines it rewrites; lines go only where it has a command for that.
-
-    And all that stands in it must come: of two commands one may have found its place and the other not.
-    """
+    """Lines that come stand in the script, or are lines it rewrites; lines go only where it has a command for that."""
     done, new = run_on_copy(["sed", "-i", "-f"], edit, old)
     if done.returncode:
         raise LabError(edit.where, expected="a sed script", found=done.stderr.strip(), do="correct the script")
@@ -208,6 +202,7 @@ def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
         listed.update(plain.split("\n")[1:])
     before, after = Counter(old.splitlines()), Counter(new.splitlines())
     gained, lost = after - before, before - after
+    # All that stands in it must come: of two commands one may have found its place and the other not.
     if lacking := sorted(line for line in listed if line.strip() and line not in gained):
         raise edit.error(tree, expected=f"a place in {edit.target} for each line of the script",
                          found=f"none for: {lacking[0].strip()}", do="correct the address of its command")
@@ -234,25 +229,20 @@ class Chunk(NamedTuple):
 RULE = re.compile(r"^@([^@]*)@(.*?)@@[ \t]*$(.*?)(?=^@|\Z)", re.M | re.S)  # name, metavariables, body
 
 
-def metavariables(declared: str) -> frozenset[str]:
-    """The names that stand for something else; of `symbol x`, `typedef x`, `iterator name x` the name is itself."""
-    every = re.sub(r"//[^\n]*|\{[^}]*\}", "", declared).split(";")
-    some = [one for one in every if {"symbol", "typedef", "name"}.isdisjoint(one.split())]
-    bare = [re.sub(r"(=~?|!~?=?|:|<=)[^,]*", "", one) for one in some]
-    return frozenset(name for one in bare for name in re.findall(r"(\w+)\s*(?:,|\Z)", one))
-
-
 def parse_rules(edit: Edit) -> list[Chunk]:
     """What the rules add and remove; a rule that does neither is a probe."""
     chunks = []
     for head, declared, body in RULE.findall(edit.text):
         if not head.strip():
             raise LabError(edit.where, expected="a rule with a name", found=f"@@{declared}@@{body}", do="name it")
-        known = metavariables(declared)
+        known = set()
+        for one in re.sub(r"//[^\n]*|\{[^}]*\}", "", declared).split(";"):
+            if {"symbol", "typedef", "name"}.isdisjoint(one.split()):  # of `iterator name x` the name is itself
+                known.update(re.findall(r"(\w+)\s*(?:,|\Z)", re.sub(r"(=~?|!~?=?|:|<=)[^,]*", "", one)))
         for sign, lines in itertools.groupby(body.split("\n"), lambda line: line[:1]):
             if sign in ("+", "-"):
                 text = [line.lstrip("+") if sign == "+" else re.sub(r"\bwhen\b.*", "", line[1:]) for line in lines]
-                chunks.append(Chunk(head.split()[0], sign, known, [line.rstrip() for line in text]))
+                chunks.append(Chunk(head.split()[0], sign, frozenset(known), [line.rstrip() for line in text]))
     if not chunks:
         raise LabError(edit.where, expected="rules with + or - lines", found="none", do="write one")
     return chunks
@@ -316,7 +306,7 @@ def move(line: str, shift: int) -> str:
 def places(chunk: Chunk, lines: list[str]) -> Iterator[tuple[int, int, list[str]]]:
     """Each run of lines that are the chunk's but for white space: the first, one past the last, and what to write.
 
-    That is the rule's text byte for byte but for metavariables, moved to where spatch printed the first line of it.
+    That is the rule's text but for metavariables, moved to where spatch printed the first line of it.
     """
     ours = [line for line in chunk.lines if line]
     printed = [number for number, line in enumerate(lines) if line.strip()]
@@ -428,7 +418,7 @@ def removable(source: list[str], chunks: list[Chunk]) -> list[str]:
     return found
 
 
-# --- The series for one tree -----------------------------------------------------------------------------------------
+# --- The series for one tree: as files, as patches, as commits -------------------------------------------------------
 
 
 def render(kernel: Kernel) -> Rendering:
@@ -459,9 +449,6 @@ def render(kernel: Kernel) -> Rendering:
         else:
             rendering.skipped.append(folder.name)
     return rendering
-
-
-# --- Patches and the tree, by git ------------------------------------------------------------------------------------
 
 
 def is_git(kernel: Kernel) -> bool:
