@@ -18,9 +18,10 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from lab.common import ROOT, LabError, launch, run, say
 from lab.kernels import trees
@@ -43,18 +44,15 @@ class Commit:
 @dataclass
 class Rendering:
     commits: list[Commit] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)  # edits that this tree has no need of, with the reason
+    skipped: list[str] = field(default_factory=list)  # edits and commits that this tree has no need of
     origin: dict[str, Path] = field(default_factory=dict)  # of each added file: where it is in this repository
 
     def files(self, upto: int | None = None) -> dict[str, bytes]:
         """The contents of all files of the series after all commits, or after the first `upto`."""
-        found: dict[str, bytes] = {}
-        for commit in self.commits[:upto]:
-            found |= commit.files
-        return found
+        return {path: data for commit in self.commits[:upto] for path, data in commit.files.items()}
 
 
-# --- Reading series/ -------------------------------------------------------------------------------------------------
+# --- The edits in series/ --------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -66,24 +64,36 @@ class Edit:
     kind: str  # cocci or sed
     text: str
 
-    @cached_property
-    def directives(self) -> list[tuple[str, str]]:
+    @functools.cached_property
+    def directives(self) -> list[tuple[str, str, re.Pattern[str]]]:
+        """Of each: where, unless or gone; the file that it is about; what is searched there."""
         mark = "//" if self.kind == "cocci" else "#"
         head = itertools.takewhile(lambda line: not line.strip() or line.startswith(mark), self.text.splitlines())
-        return re.findall(rf"^{mark} (where|unless|gone): (.*\S)", "\n".join(head), re.M)
+        file = r"(?:([\w.+/-]*/[\w.+/-]*|MAINTAINERS|Makefile|Kconfig): )?"
+        found = re.findall(rf"^{mark} (where|unless|gone): {file}(.*\S)", "\n".join(head), re.M)
+        try:
+            return [(word, path or self.target, re.compile(regex, re.M)) for word, path, regex in found]
+        except re.error as error:
+            raise LabError(self.where, expected="a regular expression", found=f"{error.pattern!s}: {error}",
+                           do="correct it") from None
+
+    def fits(self, tree: Tree) -> bool:
+        """Whether the edit is for this tree, as far as it is edited."""
+        asked = [(word, tree.text(path), regex) for word, path, regex in self.directives if word != "gone"]
+        return all((word == "where") == (text is not None and bool(regex.search(text))) for word, text, regex in asked)
 
     def error(self, tree: Tree, *, expected: str, found: str, do: str, rule: str = "") -> LabError:
         where = f"{self.where}, rule {rule}" if rule else self.where
         return LabError(f"{where}, on {tree}", expected=expected, found=found, do=do)
 
 
+@dataclass
 class Tree:
     """The files of a kernel tree as they are after the commits so far; the tree itself is only read."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.kernel = kernel
-        self.changed: dict[str, bytes] = {}
-        self.ours: dict[str, Counter[str]] = {}  # the lines of a changed file that the series wrote
+    kernel: Kernel
+    changed: dict[str, bytes] = field(default_factory=dict)
+    ours: dict[str, Counter[str]] = field(default_factory=dict)  # the lines of a changed file that the series wrote
 
     def __str__(self) -> str:
         return f"{self.kernel.name} ({self.kernel.source})"
@@ -106,73 +116,46 @@ class Tree:
         return text.replace(here, self.kernel.selftests + "/") if here in text else text
 
 
+def include(text: str, where: str) -> str:
+    """A script with each `@include PATH` line replaced by that file's lines, as text of an i, a or c command."""
+
+    def lines(match: re.Match[str]) -> str:
+        file = ROOT / match[1]
+        if not file.is_file():
+            raise LabError(where, expected=f"a file {match[1]} in {ROOT}", found="none", do="correct the @include")
+        return "\\\n".join(file.read_text().replace("\\", "\\\\").splitlines()) + match[2]
+
+    return re.sub(r"^@include (\S+?)(\\?)$", lines, text, flags=re.M)
+
+
 def read_commit(folder: Path, tree: Tree) -> tuple[str, list[tuple[str, Path]], list[Edit]]:
     """Message, (path in the tree, file here) of what it adds, and edits of one commit."""
-    message = folder / "message"
+    message, listing = folder / "message", folder / "adds"
     text = message.read_text() if message.exists() else ""
     if not re.match(r"\S[^\n]*\n\n\S", text):
         raise LabError(str(message), expected="a subject line, a blank line, a body", found=repr(text[:60]),
                        do="write the commit message, without a sign-off")
-    adds = []
-    listing = folder / "adds"
-    for path in listing.read_text().split("\n") if listing.exists() else []:
-        if path and not path.startswith("#"):
-            if not (ROOT / path).is_file():
-                raise LabError(str(listing), expected=f"a file {path} in {ROOT}", found="none", do="correct the path")
-            adds.append((tree.localise(path), ROOT / path))
+    listed = listing.read_text().split("\n") if listing.exists() else []
+    added = [path for path in listed if path and not path.startswith("#")]
+    if absent := [path for path in added if not (ROOT / path).is_file()]:
+        raise LabError(str(listing), expected=f"a file {absent[0]} in {ROOT}", found="none", do="correct the path")
     edits = []
     for file in sorted(file for file in folder.rglob("*") if file.is_file() and file not in (message, listing)):
         if file.suffix not in (".cocci", ".sed"):
             raise LabError(str(file), expected="message, adds, *.cocci or *.sed", found=file.name, do="remove it")
-        target = str(file.with_name(file.stem.split("@")[0]).relative_to(folder))
-        where = str(file.relative_to(ROOT))
-        edits.append(Edit(where, tree.localise(target), file.suffix[1:], tree.localise(file.read_text())))
-    if not adds and not edits:
+        where, target = str(file.relative_to(ROOT)), str(file.with_name(file.stem.split("@")[0]).relative_to(folder))
+        script = include(file.read_text(), where)
+        edits.append(Edit(where, tree.localise(target), file.suffix[1:], tree.localise(script)))
+    if not added and not edits:
         raise LabError(str(folder), expected="edits or adds", found="neither", do="add them or remove the folder")
-    return fitting(text, message, tree), adds, edits
+    return fitting(text, message, tree), [(tree.localise(path), ROOT / path) for path in added], edits
 
 
 def fitting(text: str, file: Path, tree: Tree) -> str:
     """What is true of this tree: a paragraph may begin with `# where:` and `# unless:` lines, as a sed script does."""
     edits = [Edit(str(file), "", "sed", paragraph) for paragraph in text.strip("\n").split("\n\n")]
-    kept = [re.sub(r"\A(# (where|unless): .*\n)+", "", edit.text) for edit in edits if not skip_reason(edit, tree)]
+    kept = [re.sub(r"\A(# (where|unless): .*\n)+", "", edit.text) for edit in edits if edit.fits(tree)]
     return tree.localise("\n\n".join(kept) + "\n")
-
-
-def folders() -> list[Path]:
-    found = sorted(folder for folder in (ROOT / "series").glob("[0-9]*") if folder.is_dir())
-    if not found:
-        raise LabError(str(ROOT / "series"), expected="folders NNNN-slug", found="none",
-                       do="check out the whole repository")
-    return found
-
-
-# --- Applying one edit -----------------------------------------------------------------------------------------------
-
-
-def condition(edit: Edit, value: str) -> tuple[str, re.Pattern[str]]:
-    """`PATH: REGEX`, or a REGEX that is about the edited file."""
-    path, colon, rest = value.partition(": ")
-    named = colon and re.fullmatch(r"[\w.+/-]*/[\w.+/-]*|MAINTAINERS|Makefile|Kconfig", path)
-    target, regex = (path, rest) if named else (edit.target, value)
-    try:
-        return target, re.compile(regex, re.M)
-    except re.error as error:
-        raise LabError(edit.where, expected="a regular expression", found=f"{regex}: {error}",
-                       do="correct it") from None
-
-
-def skip_reason(edit: Edit, tree: Tree) -> str | None:
-    """Why the edit is not for this tree, or None if it is."""
-    for word, value in edit.directives:
-        if word == "gone":
-            continue
-        path, regex = condition(edit, value)
-        text = tree.text(path)
-        matched = text is not None and bool(regex.search(text))
-        if matched != (word == "where"):
-            return f"{word}: {value}"
-    return None
 
 
 def apply(edit: Edit, tree: Tree) -> None:
@@ -186,62 +169,40 @@ def apply(edit: Edit, tree: Tree) -> None:
                          do="correct the edit, or say with `where:`/`unless:` that this tree has no need of it")
     tree.write(edit.target, new, written)
     theirs = Counter(new.splitlines()) - tree.ours[edit.target]
-    for word, value in edit.directives:
-        _, regex = condition(edit, value)
+    for word, _, regex in edit.directives:
         if word == "gone" and (left := [line.strip() for line in theirs if regex.search(line)]):
-            raise edit.error(tree, expected=f"no line left that matches {value}", found=f"in {edit.target}: {left[0]}",
+            raise edit.error(tree, expected=f"no line left that matches {regex.pattern}",
+                             found=f"in {edit.target}: {left[0]}",
                              do="extend the edit; spatch says nothing of functions it could not parse")
 
 
-# --- sed -------------------------------------------------------------------------------------------------------------
+def run_on_copy(command: list[str], edit: Edit, old: str) -> tuple[subprocess.CompletedProcess[str], str]:
+    """What a command said, and made of the file, given the edit's script and the file. Not run(): of two streams."""
+    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
+        script, file = Path(tmp) / Path(edit.where).name, Path(tmp) / Path(edit.target).name
+        script.write_text(edit.text)
+        file.write_bytes(old.encode(errors="surrogateescape"))
+        done = subprocess.run([*command, script, file], capture_output=True, text=True, errors="replace",
+                              timeout=SPATCH_SECONDS, env={**os.environ, "LC_ALL": "C"})
+        return done, file.read_bytes().decode(errors="surrogateescape")
 
 
-def include(edit: Edit) -> str:
-    """The script with each `@include PATH` line replaced by that file's lines, as text of an i, a or c command."""
-    def lines(match: re.Match[str]) -> str:
-        file = ROOT / match[1]
-        if not file.is_file():
-            raise LabError(edit.where, expected=f"a file {match[1]} in {ROOT}", found="none", do="correct the @include")
-        return "\\\n".join(line.replace("\\", "\\\\") for line in file.read_text().splitlines()) + match[2]
-
-    return re.sub(r"^@include (\S+?)(\\?)$", lines, edit.text, flags=re.M)
-
-
-SED_COMMAND = re.compile(r"(?:\d+|\$|/(?:\\.|[^/\\])*/|[\s,!{}])*([a-zA-Z])")
-
-
-def parse_sed(script: str) -> tuple[set[str], set[str]]:
-    """The lines a script adds as they stand, and its commands: of each line the first, so write one a line."""
-    added, verbs = set(), set()
-    text = False
-    for line in script.splitlines():
-        continued = re.search(r"(?<!\\)(\\\\)*\\$", line)  # not by a backslash that is itself escaped
-        if text:
-            plain = line[:-1] if continued else line
-            added.add(re.sub(r"\\(.)", lambda char: "\t" if char[1] == "t" else char[1], plain))
-        elif command := SED_COMMAND.match(line):
-            verbs.add(command[1])
-        text = bool(continued)
-    return added, verbs
+SED_COMMAND = re.compile(r"\A(?:\d+|\$|/(?:\\.|[^/\\])*/|[\s,!{}])*([a-zA-Z])")
 
 
 def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
-    """Lines that come stand in the script, or are lines it rewrites; lines go only where it has a command for that.
-
-    And all that stands in it must come: of two commands one may have found its place and the other not.
-    """
-    script = tree.localise(include(edit))
-    listed, verbs = parse_sed(script)
-    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
-        program, file = Path(tmp) / "script.sed", Path(tmp) / "file"
-        program.write_text(script)
-        file.write_bytes(old.encode(errors="surrogateescape"))
-        done = run(["sed", "-i", "-f", program, file], check=False, timeout=SPATCH_SECONDS, env={"LC_ALL": "C"})
-        if done.returncode:
-            raise LabError(edit.where, expected="a sed script", found=done.stdout.strip(), do="correct the script")
-        new = file.read_bytes().decode(errors="surrogateescape")
+    """Lines that come stand in the script, or are lines it rewrites; lines go only where it has a command for that."""
+    done, new = run_on_copy(["sed", "-i", "-f"], edit, old)
+    if done.returncode:
+        raise LabError(edit.where, expected="a sed script", found=done.stderr.strip(), do="correct the script")
+    listed, verbs = set(), set()
+    for command in re.findall(r"(?:\\.|[^\\\n])+", edit.text, re.S):  # each with its lines of text
+        verbs.update(SED_COMMAND.findall(command))
+        plain = re.sub(r"\\(.)", lambda char: "\t" if char[1] == "t" else char[1], command, flags=re.S)
+        listed.update(plain.split("\n")[1:])
     before, after = Counter(old.splitlines()), Counter(new.splitlines())
     gained, lost = after - before, before - after
+    # All that stands in it must come: of two commands one may have found its place and the other not.
     if lacking := sorted(line for line in listed if line.strip() and line not in gained):
         raise edit.error(tree, expected=f"a place in {edit.target} for each line of the script",
                          found=f"none for: {lacking[0].strip()}", do="correct the address of its command")
@@ -256,11 +217,7 @@ def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
                      do="write added lines as text of an i, a or c command")
 
 
-# --- Semantic patches: what stands in them ---------------------------------------------------------------------------
-
-
-@dataclass
-class Chunk:
+class Chunk(NamedTuple):
     """Neighbouring `+` lines (or `-` lines) of a rule."""
 
     rule: str
@@ -268,83 +225,49 @@ class Chunk:
     known: frozenset[str]  # the rule's metavariables
     lines: list[str]
 
-    @cached_property
-    def text(self) -> str:
-        return "\n".join(self.lines)
 
-
-RULE = re.compile(r"^@([^@]*)@(.*?)@@[ \t]*$", re.M | re.S)
-
-
-def metavariables(declared: str) -> frozenset[str]:
-    """The names that stand for something else; of `symbol x`, `typedef x`, `iterator name x` the name is itself."""
-    found = set()
-    declared = re.sub(r"//[^\n]*|\{[^}]*\}", "", declared)
-    for one in declared.split(";"):
-        words = one.split()
-        if not words or words[0] in ("symbol", "typedef") or "name" in words:
-            continue
-        for name in re.sub(r"(=~?|!~?=?|:|<=)[^,]*", "", one).split(","):
-            if match := re.search(r"(\w+)\s*$", name):
-                found.add(match[1])
-    return frozenset(found)
+RULE = re.compile(r"^@([^@]*)@(.*?)@@[ \t]*$(.*?)(?=^@|\Z)", re.M | re.S)  # name, metavariables, body
 
 
 def parse_rules(edit: Edit) -> list[Chunk]:
     """What the rules add and remove; a rule that does neither is a probe."""
     chunks = []
-    _, *parts = RULE.split(edit.text)
-    for head, declared, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        if ":" in head:
-            continue  # a script
+    for head, declared, body in RULE.findall(edit.text):
         if not head.strip():
             raise LabError(edit.where, expected="a rule with a name", found=f"@@{declared}@@{body}", do="name it")
-        known = metavariables(declared)
+        known = set()
+        for one in re.sub(r"//[^\n]*|\{[^}]*\}", "", declared).split(";"):
+            if {"symbol", "typedef", "name"}.isdisjoint(one.split()):  # of `iterator name x` the name is itself
+                known.update(re.findall(r"(\w+)\s*(?:,|\Z)", re.sub(r"(=~?|!~?=?|:|<=)[^,]*", "", one)))
         for sign, lines in itertools.groupby(body.split("\n"), lambda line: line[:1]):
             if sign in ("+", "-"):
                 text = [line.lstrip("+") if sign == "+" else re.sub(r"\bwhen\b.*", "", line[1:]) for line in lines]
-                chunks.append(Chunk(head.split()[0], sign, known, [line.rstrip() for line in text]))
+                chunks.append(Chunk(head.split()[0], sign, frozenset(known), [line.rstrip() for line in text]))
     if not chunks:
         raise LabError(edit.where, expected="rules with + or - lines", found="none", do="write one")
     return chunks
 
 
-# --- Semantic patches: running them ----------------------------------------------------------------------------------
-
-
 def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
     chunks = parse_rules(edit)
-    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
-        rule_file, source, result = Path(tmp) / "rules.cocci", Path(tmp) / Path(edit.target).name, Path(tmp) / "result"
-        rule_file.write_text(edit.text)
-        source.write_bytes(old.encode(errors="surrogateescape"))
-        command: list[str | Path] = ["spatch", "--sp-file", rule_file, source, "-o", result, "--no-includes",
-                                     "--show-dependencies", "--smpl-spacing"]
-        try:
-            # Not run(): what spatch says of the rules comes on one stream, its complaints on the other.
-            done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=SPATCH_SECONDS)
-        except FileNotFoundError:
-            raise LabError("spatch", expected="Coccinelle", found="no such program", do="run `make setup`") from None
-        except subprocess.TimeoutExpired:
-            raise edit.error(tree, expected=f"spatch to end within {SPATCH_SECONDS} s", found="it did not",
-                             do="split the rule: long functions take long") from None
-        if done.returncode and "-o can not be applied" not in done.stderr:
-            raise edit.error(tree, expected="spatch to run it", do="correct the rule",
-                             found=f"exit status {done.returncode}\n{done.stderr.strip()}")
-        new = result.read_bytes().decode(errors="surrogateescape") if result.exists() else old
+    command = ["spatch", "--in-place", "--no-includes", "--show-dependencies", "--smpl-spacing", "--sp-file"]
+    try:
+        done, new = run_on_copy(command, edit, old)
+    except FileNotFoundError:
+        raise LabError("spatch", expected="Coccinelle", found="no such program", do="run `make setup`") from None
+    except subprocess.TimeoutExpired:
+        raise edit.error(tree, expected=f"spatch to end within {SPATCH_SECONDS} s", found="it did not",
+                         do="split the rule: long functions take long") from None
+    if done.returncode:
+        raise edit.error(tree, expected="spatch to run it", do="correct the rule",
+                         found=f"exit status {done.returncode}\n{done.stderr.strip()}")
     for name in dict.fromkeys(chunk.rule for chunk in chunks):
-        if rule_state(name, done.stdout) == "no match":
-            raise edit.error(tree, rule=name, expected=f"a match in {edit.target}", found="none",
-                             do="correct the rule, or make it depend on a probe")
+        told = rf"^-{{9,}}\n{re.escape(name)} = \n-{{9,}}\n(.*?)(?=^-{{9,}}\n|\Z)"
+        for trace in re.findall(told, done.stdout, re.M | re.S):
+            if "binding relevant in = " in trace and not re.search(r"^ +binding out = ", trace, re.M):
+                raise edit.error(tree, rule=name, expected=f"a match in {edit.target}", found="none",
+                                 do="correct the rule, or make it depend on a probe")
     return restore(edit, tree, old, new, chunks)
-
-
-def rule_state(name: str, trace: str) -> str:
-    """What --show-dependencies printed of a rule: match, no match, or that it was not run."""
-    section = re.search(rf"^-{{9,}}\n{re.escape(name)} = \n-{{9,}}\n(.*?)(?=^-{{9,}}\n|\Z)", trace, re.M | re.S)
-    if not section or "binding relevant in = " not in section[1]:
-        return "not run"
-    return "match" if re.search(r"^ +binding out = ", section[1], re.M) else "no match"
 
 
 # --- Semantic patches: believing the result --------------------------------------------------------------------------
@@ -353,25 +276,18 @@ def rule_state(name: str, trace: str) -> str:
 @functools.cache
 def pattern(text: str, known: frozenset[str]) -> str:
     """A regular expression for text of a rule, however it is spaced; wild cards are its metavariables and `...`."""
-    found = []
-    for word in re.findall(r"\\\(.*?\\\)|\.\.\.|\w+|[^\w\s]", text, re.S):
-        if word in known:
-            found.append("([^;{}]*?)")
-        elif word == "..." or word.startswith("\\("):  # anything, or one of several
-            found.append(".*?")
-        else:
-            found.append(rf"\b{word}\b" if re.fullmatch(r"\w+", word) else re.escape(word))
-    return r"\s*".join(found)
+    wild = {"...": ".*?", **dict.fromkeys(known, "([^;{}]*?)")}
+    text = re.sub(r"\\\(.*?\\\)", " ... ", text, flags=re.S)  # one of several: anything
+    words = re.findall(r"\.\.\.|\w+|[^\w\s]", text)
+    return r"\s*".join(wild.get(word, rf"\b{word}\b" if re.match(r"\w", word) else re.escape(word)) for word in words)
 
 
-def own_line(line: str, printed: str, known: frozenset[str]) -> str | None:
-    """A rule's line with what spatch has put in for its metavariables; None if that isn't how it prints this line."""
+def own_line(line: str, printed: str, known: frozenset[str]) -> str:
+    """A rule's line with what spatch has put in for its metavariables; empty if that isn't how it prints this line."""
     const = r"\bconst\b" if known.isdisjoint(re.findall(r"\w+", line)) else "(?!)"  # it may double and move it
     match = re.fullmatch(pattern(re.sub(const, "", line), known), re.sub(const, "", printed).strip())
-    if not match:
-        return None
-    taken = iter(match.groups())
-    return re.sub(r"\w+", lambda word: next(taken) if word[0] in known else word[0], line)
+    taken = iter(match.groups() if match else ())
+    return re.sub(r"\w+", lambda word: next(taken) if word[0] in known else word[0], line) if match else ""
 
 
 def columns(line: str) -> int:
@@ -381,40 +297,35 @@ def columns(line: str) -> int:
 
 def move(line: str, shift: int) -> str:
     """Indent a line by so many columns more; what the preprocessor reads stays where it is."""
-    if not line.strip() or line.startswith("#") or not shift:
+    if line.startswith("#") or not shift:
         return line
     width = max(columns(line) + shift, 0)
     return "\t" * (width // 8) + " " * (width % 8) + line.lstrip()
 
 
-def places(chunk: Chunk, lines: list[str]) -> list[tuple[int, int, list[str]]]:
+def places(chunk: Chunk, lines: list[str]) -> Iterator[tuple[int, int, list[str]]]:
     """Each run of lines that are the chunk's but for white space: the first, one past the last, and what to write.
 
-    That is the rule's text byte for byte but for metavariables, moved to where spatch printed the first line of it.
+    That is the rule's text but for metavariables, moved to where spatch printed the first line of it.
     """
-    ours = [line for line in chunk.lines if line.strip()]
+    ours = [line for line in chunk.lines if line]
     printed = [number for number, line in enumerate(lines) if line.strip()]
-    found, at = [], 0
+    at = 0
     while ours and at + len(ours) <= len(printed):
-        run_of = printed[at : at + len(ours)]
-        pairs = [(line, lines[number]) for line, number in zip(ours, run_of, strict=True)]
+        numbers = printed[at : at + len(ours)]
+        pairs = [(line, lines[number]) for line, number in zip(ours, numbers, strict=True)]
         told = list(itertools.takewhile(bool, (own_line(*pair, chunk.known) for pair in pairs)))
-        at += 1
         if len(told) == len(ours):
             shift = next((columns(there) - columns(line) for line, there in pairs if not line.startswith("#")), 0)
             text = iter(told)
-            own = [move(next(text) or "", shift) if line.strip() else "" for line in chunk.lines]
-            found.append((run_of[0], run_of[-1] + 1, own))
-            at += len(ours) - 1
-    return found
+            yield numbers[0], numbers[-1] + 1, [move(next(text), shift) if line else "" for line in chunk.lines]
+        at += len(ours) if len(told) == len(ours) else 1
 
 
 def blank_runs(lines: list[str]) -> list[tuple[str, int, str]]:
     """(line, how many blank lines follow it, the next one that is not blank), from the first line to the last."""
-    code = [-1, *(at for at, line in enumerate(lines) if line.strip()), len(lines)]
-    around = ["", *(lines[at] for at in code[1:-1]), ""]
-    counts = [behind - at - 1 for at, behind in itertools.pairwise(code)]
-    return list(zip(around, counts, around[1:], strict=False))
+    code = [(-1, ""), *((at, line) for at, line in enumerate(lines) if line.strip()), (len(lines), "")]
+    return [(left, behind - at - 1, right) for (at, left), (behind, right) in itertools.pairwise(code)]
 
 
 def tidy(lines: list[str], source: list[str]) -> list[str]:
@@ -431,29 +342,27 @@ def tidy(lines: list[str], source: list[str]) -> list[str]:
 def restore(edit: Edit, tree: Tree, old: str, new: str, chunks: list[Chunk]) -> tuple[str, Counter[str]]:
     """spatch's result with the rule's own lines in it, and these lines. Refuses what no rule wrote or removed."""
     source, lines = old.splitlines(), new.splitlines()
-    theirs = {"".join(line.split()) for line in source}
-    written: Counter[str] = Counter()
-    put: dict[int, tuple[int, list[str]]] = {}  # first line: one past the last, what to write there
+    bare = ["".join(line.split()) for line in lines]
+    theirs = {"", *("".join(line.split()) for line in source)}
+    put = [[line] for line in lines]  # what to write in place of each line
     taken: set[int] = set()
+    written: Counter[str] = Counter()
     # The longest first, for the lines of a short one may stand in it.
     for chunk in sorted((chunk for chunk in chunks if chunk.sign == "+"), key=lambda chunk: -len(chunk.lines)):
         found = [(first, past, own) for first, past, own in places(chunk, lines)
-                 if taken.isdisjoint(range(first, past))
-                 and not theirs.issuperset("".join(line.split()) for line in lines[first:past] if line.strip())]
+                 if taken.isdisjoint(range(first, past)) and not theirs.issuperset(bare[first:past])]
         if len(found) > 1 and any(line.startswith("}") for line in chunk.lines):
             raise edit.error(tree, rule=chunk.rule, expected="one match, for it adds a definition",
                              found=f"{len(found)} matches", do="name a statement that tells the places apart")
         for first, past, own in found:
             taken.update(range(first, past))
-            put[first] = past, own
-    for first, (past, own) in sorted(put.items(), reverse=True):  # so that the numbers of the others stay true
-        lines[first:past] = own
-        written.update(own)
+            put[first:past] = [own] + [[]] * (past - first - 1)
+            written.update(own)
     known = set(source)
-    lines = tidy([line if line in known else line.rstrip() for line in lines], source)
-    if found_foreign := unexplained(source, lines, written, chunks):
+    lines = tidy([line if line in known else line.rstrip() for line in itertools.chain(*put)], source)
+    if foreign := unexplained(source, lines, written, chunks):
         raise edit.error(tree, expected="only changes that stand in the + and - lines of the rules",
-                         found=f"{found_foreign}\n            by spatch in {edit.target}",
+                         found=f"{foreign}\n            by spatch in {edit.target}",
                          do="write the rule so that spatch need not re-print that place")
     return "\n".join(lines) + "\n", written
 
@@ -474,17 +383,13 @@ def unexplained(source: list[str], lines: list[str], written: Counter[str], chun
 
 def rewritten(line: str, missing: list[str], chunks: list[Chunk]) -> str | None:
     """The source's line of which this one is left, with text of a rule in it; empty if it is a rule's alone."""
-    for chunk in (chunk for chunk in chunks if chunk.sign == "+"):
-        for text in filter(str.strip, chunk.lines):
-            match = re.search(pattern(text, chunk.known), line)
-            if not match:
-                continue
-            left, right = line[: match.start()], line[match.end() :]
-            if not (left + right).strip():
-                return ""
-            for candidate in missing:
-                if candidate.startswith(left) and candidate.endswith(right):
-                    return candidate
+    texts = [(text, chunk.known) for chunk in chunks if chunk.sign == "+" for text in chunk.lines if text]
+    for match in filter(None, (re.search(pattern(*text), line) for text in texts)):
+        left, right = line[: match.start()], line[match.end() :]
+        if not (left + right).strip():
+            return ""
+        if origins := [one for one in missing if one.startswith(left) and one.endswith(right)]:
+            return origins[0]
     return None
 
 
@@ -494,11 +399,18 @@ def removable(source: list[str], chunks: list[Chunk]) -> list[str]:
     code = re.sub(r"/\*.*?\*/|//[^\n]*", lambda comment: re.sub(r"[^\n]", " ", comment[0]), text, flags=re.S)
     left = code  # with a NUL for each character that goes
     for chunk in (chunk for chunk in chunks if chunk.sign == "-"):
-        for match in re.finditer(pattern(chunk.text, chunk.known), code, re.S):
-            start, end = match.start(), statement_end(code, match.start(), match.end(), chunk)
+        rule = "\n".join(chunk.lines).rstrip()
+        for match in re.finditer(pattern(rule, chunk.known), code, re.S):
+            start, end = match.span()
+            # It really ends with the statement that it ends in, or with the brace that closes what it opened.
+            if re.split(r"\W", rule)[-1] in chunk.known and (rest := re.compile(r"[^;{]*[;{]").match(code, end)):
+                end = rest.end()
+            depth = code.count("{", start, end) - code.count("}", start, end)
+            while depth > 0 and end < len(code):
+                depth += {"{": 1, "}": -1}.get(code[end], 0)
+                end += 1
             left = left[:start] + re.sub(r"\S", "\0", left[start:end]) + left[end:]
-    found = []
-    below = "code"  # the code line at or below a line
+    found, below = [], "code"  # the code line at or below a line
     for line, was in zip(reversed(left.split("\n")), reversed(source), strict=True):
         below = line if line.strip() else below
         if not below.strip("\0\t "):
@@ -506,25 +418,17 @@ def removable(source: list[str], chunks: list[Chunk]) -> list[str]:
     return found
 
 
-def statement_end(code: str, start: int, end: int, chunk: Chunk) -> int:
-    """Where a match really ends: with the brace that closes what it opened, or with the statement that it ends in."""
-    last = re.search(r"\w+$", chunk.text.rstrip())
-    if last and last[0] in chunk.known and (statement := re.compile(r"[^;{]*[;{]").match(code, end)):
-        end = statement.end()
-    depth = code.count("{", start, end) - code.count("}", start, end)
-    while depth > 0 and end < len(code):
-        depth += {"{": 1, "}": -1}.get(code[end], 0)
-        end += 1
-    return end
-
-
-# --- The series for one tree -----------------------------------------------------------------------------------------
+# --- The series for one tree: as files, as patches, as commits -------------------------------------------------------
 
 
 def render(kernel: Kernel) -> Rendering:
     """What the series is for this tree. Reads the tree, writes nothing."""
     tree, rendering = Tree(kernel), Rendering()
-    for folder in folders():
+    folders = sorted(folder for folder in (ROOT / "series").glob("[0-9]*") if folder.is_dir())
+    if not folders:
+        raise LabError(str(ROOT / "series"), expected="folders NNNN-slug", found="none",
+                       do="check out the whole repository")
+    for folder in folders:
         message, adds, edits = read_commit(folder, tree)
         before = dict(tree.changed)
         for path, file in adds:
@@ -535,19 +439,16 @@ def render(kernel: Kernel) -> Rendering:
             text = tree.localise(file.read_text())
             tree.write(path, text, Counter(text.splitlines()))
         for edit in edits:
-            if reason := skip_reason(edit, tree):
-                rendering.skipped.append(f"{edit.where}: {reason}")
-            else:
+            if edit.fits(tree):
                 apply(edit, tree)
+            else:
+                rendering.skipped.append(edit.where)
         files = {path: data for path, data in tree.changed.items() if before.get(path) != data}
         if files:
             rendering.commits.append(Commit(folder.name, message, files))
         else:
-            rendering.skipped.append(f"{folder.name}: none of its edits is for this tree")
+            rendering.skipped.append(folder.name)
     return rendering
-
-
-# --- The user's tree, which is only read -----------------------------------------------------------------------------
 
 
 def is_git(kernel: Kernel) -> bool:
@@ -579,48 +480,50 @@ def check_tree(kernel: Kernel) -> None:
     if (kernel.source / MARK).exists():
         raise LabError(str(kernel.source), expected="a tree without the series", found=f"it already has {MARK}",
                        do="name a tree without the series with KSRC=")
-    _ = kernel.keeper
+    _ = kernel.keeper  # or it is refused
     if is_git(kernel) and (dirty := git_source(kernel, "status", "--porcelain", "--untracked-files=no").splitlines()):
         raise LabError(str(kernel.source), expected="no uncommitted changes in tracked files",
                        found=f"{len(dirty)} of them, the first: {dirty[0].strip()}", do="commit or stash them")
-
-
-# --- Patches and the tree, by git ------------------------------------------------------------------------------------
 
 
 def identity() -> tuple[str, str]:
     """Who signs the patches off: as git would have it in this repository."""
     found = []
     for key, example in (("user.name", "Your Name"), ("user.email", "you@example.org")):
-        value = run(["git", "config", key], cwd=ROOT, check=False).stdout.strip()
-        if not value:
+        found.append(run(["git", "config", key], cwd=ROOT, check=False).stdout.strip())
+        if not found[-1]:
             raise LabError(f"git config {key}", expected="your own, for the sign-off of the patches", found="none",
                            do=f"git config --global {key} '{example}'")
-        found.append(value)
     return found[0], found[1]
 
 
 def date_of_patches() -> str:
     """The same for each run: SOURCE_DATE_EPOCH, or the date of this repository's last commit."""
-    epoch = os.environ.get("SOURCE_DATE_EPOCH")
-    if not epoch:
-        done = run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, check=False)
-        epoch = done.stdout.strip() if not done.returncode else ""
+    last = ["git", "log", "-1", "--format=%ct"]
+    epoch = os.environ.get("SOURCE_DATE_EPOCH") or run(last, cwd=ROOT, check=False).stdout.strip()
     if not epoch.isdigit():  # an unpacked archive
         epoch = str(int(max(file.stat().st_mtime for file in (ROOT / "series").rglob("*"))))
     return f"@{epoch} +0000"
 
 
+def put(top: Path, path: str, data: bytes, like: Path) -> None:
+    """Write a file of the series, executable if `like` is."""
+    file = top / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(data)
+    file.chmod(0o755 if like.stat().st_mode & 0o100 else 0o644)
+
+
 @dataclass(frozen=True)
 class Git:
-    """A repository of the lab's own: the user's identity, nothing else of their settings, and a fixed date."""
+    """A repository of the lab's own: the identity that is given, no other settings of the user, and a fixed date."""
 
     top: Path
-    identity: tuple[str, str]
+    who: tuple[str, str]
     date: str = field(default_factory=date_of_patches)
 
     def __call__(self, *words: str | Path, log: Path | None = None) -> str:
-        name, email = self.identity
+        name, email = self.who
         hidden = self.top / ".git"
         settings = {
             "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "LC_ALL": "C", "TZ": "UTC",
@@ -647,40 +550,34 @@ class Git:
             self("commit", "-q", "-s", "--cleanup=whitespace", "-m", commit.message, log=log)
 
 
-def put(top: Path, path: str, data: bytes, like: Path) -> None:
-    """Write a file of the series, executable if `like` is."""
-    file = top / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_bytes(data)
-    file.chmod(0o755 if like.stat().st_mode & 0o100 else 0o644)
-
-
 def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None = None,
            who: tuple[str, str] | None = None) -> list[Path]:
     """Write the patches for this tree to `out`; what was there stays if that fails. The user signs them, or `who`."""
     check_tree(kernel)
     who = who or identity()
     rendering = rendering or render(kernel)
-    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
-        git = Git(Path(tmp) / "repository", who)
-        git.top.mkdir()
+    out = (out or kernel.build / "series").absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    with (tempfile.TemporaryDirectory(prefix="render-") as tmp,
+          tempfile.TemporaryDirectory(prefix=".new-", dir=out) as new):  # same disk, so that a full one fails here
+        git = Git(Path(tmp), who)
         for path in rendering.files():
             if (kernel.source / path).exists():
                 put(git.top, path, (kernel.source / path).read_bytes(), kernel.source / path)
         git.begin("base")
         git.add(kernel, rendering)
         cover = ROOT / "series" / "cover"
-        letter = []
-        if cover.exists():
+        letter = ["--cover-letter", "--cover-from-description=subject"] if cover.exists() else []
+        if letter:
             git("config", "branch.series.description", fitting(cover.read_text(), cover, Tree(kernel)))
-            letter = ["--cover-letter", "--cover-from-description=subject"]
-        patches = Path(tmp) / "patches"
         git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--numbered", "--no-renames",
-            *letter, "-o", patches, "base..series")
+            *letter, "-o", new, "base..series")
         if letter and is_git(kernel):
-            with (patches / "0000-cover-letter.patch").open("a") as file:
+            with Path(new, "0000-cover-letter.patch").open("a") as file:
                 file.write(f"\nbase-commit: {git_source(kernel, 'rev-parse', 'HEAD').strip()}\n")
-        done = replace(sorted(patches.iterdir()), out or kernel.build / "series")
+        for old in out.glob("[0-9][0-9][0-9][0-9]-*.patch"):
+            old.unlink()
+        done = [patch.rename(out / patch.name) for patch in sorted(Path(new).iterdir())]
     recipients(kernel, done)
     return done
 
@@ -690,40 +587,36 @@ def recipients(kernel: Kernel, patches: list[Path]) -> None:
     script = kernel.source / "scripts/get_maintainer.pl"
     if not script.exists() or not (kernel.source / "MAINTAINERS").exists():
         return
-    command: list[str | Path] = [script, "--no-git", "--no-git-fallback", *(patch.absolute() for patch in patches)]
-    text = run(command, cwd=kernel.source).stdout
-    found = re.findall(r"^(.*\S) \((maintainer|supporter|.*?)[:)]", text, re.M)
+    text = run([script, "--no-git", "--no-git-fallback", *patches], cwd=kernel.source).stdout
+    found = re.findall(r"^(.*\S) \((.*?)[:)]", text, re.M)
     lines = [f"\t{'to' if role in ('maintainer', 'supporter') else 'cc'} = {json.dumps(who)}\n" for who, role in found]
     (patches[0].parent / "send-email.config").write_text("[sendemail]\n" + "".join(sorted(lines, reverse=True)))
-
-
-def replace(patches: list[Path], out: Path) -> list[Path]:
-    """Put patches in place of those that are there; leave other files alone."""
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".new-", dir=out) as new:  # same disk, so that a full one fails here
-        for patch in patches:
-            shutil.copy(patch, new)
-        for old in out.glob("[0-9][0-9][0-9][0-9]-*.patch"):
-            old.unlink()
-        return [(Path(new) / patch.name).rename(out / patch.name) for patch in patches]
 
 
 def tree(kernel: Kernel) -> Path:
     """A git repository of the whole kernel with the series on top of its pristine source, in kernel.build."""
     rendering = render(kernel)
     series(kernel, rendering=rendering)
-    place = kernel.build / "tree"
-    log = kernel.build / "tree.log"
+    place, log, stamp = kernel.build / "tree", kernel.build / "tree.log", source_stamp(kernel)
     log.unlink(missing_ok=True)
-    stamp = source_stamp(kernel)
     git = Git(place, identity())
-    if place.exists():
-        refuse_own_work(git)
+    if place.exists() and (git("rev-parse", "HEAD") != git("rev-parse", "rendered") or git("status", "--porcelain")):
+        # The tree is ours to make anew, what the user did in it is not ours to delete.
+        raise LabError(str(place), expected="the series as it was last applied, and nothing else",
+                       found="commits or changes of your own", do="move the folder away, then try again")
     if stamp and place.exists() and git("config", "lab.source").strip() == stamp:
         git("reset", "-q", "--hard", "base", log=log)
     else:
-        git = Git(kernel.build / "tree.new", identity())
-        import_source(kernel, git, log)
+        git = Git(kernel.build / "tree.new", git.who)
+        say(f"copying {kernel.source}")
+        shutil.rmtree(git.top, ignore_errors=True)
+        git.top.mkdir(parents=True)
+        if is_git(kernel):
+            unpack(kernel, git.top)
+        else:
+            run(["cp", "-a", "--reflink=auto", f"{kernel.source}/.", git.top])
+        say("adding it to git, which takes a minute or two")
+        git.begin(f"Linux {kernel.version}", log)
         git("config", "lab.source", stamp)
     say(f"applying {len(rendering.commits)} patches")
     git.add(kernel, rendering, log)
@@ -732,26 +625,6 @@ def tree(kernel: Kernel) -> Path:
         shutil.rmtree(place, ignore_errors=True)
         git.top.rename(place)
     return place
-
-
-def refuse_own_work(git: Git) -> None:
-    """The tree is ours to make anew, what the user did in it is not ours to delete."""
-    if git("rev-parse", "HEAD") != git("rev-parse", "rendered") or git("status", "--porcelain"):
-        raise LabError(str(git.top), expected="the series as it was last applied, and nothing else",
-                       found="commits or changes of your own", do="move the folder away, then try again")
-
-
-def import_source(kernel: Kernel, git: Git, log: Path) -> None:
-    """The pristine source as the first commit, tagged `base`."""
-    say(f"copying {kernel.source}")
-    shutil.rmtree(git.top, ignore_errors=True)
-    git.top.mkdir(parents=True)
-    if is_git(kernel):
-        unpack(kernel, git.top)
-    else:
-        run(["cp", "-a", "--reflink=auto", f"{kernel.source}/.", git.top])
-    say("adding it to git, which takes a minute or two")
-    git.begin(f"Linux {kernel.version}", log)
 
 
 def parser() -> argparse.ArgumentParser:
