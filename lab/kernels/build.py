@@ -29,12 +29,8 @@ from lab.kernels.trees import Kernel
 from lab.rendering import render
 
 CONFIG = Path(__file__).resolve().parent / "config"
-VARIANTS: dict[str, tuple[str, ...]] = {  # variant -> the fragments it adds to base.config
-    "plain": (),
-    "debug": ("debug",),
-    "kasan": ("debug", "kasan"),
-    "kcsan": ("kcsan",),
-}
+# The fragments that a variant adds to base.config
+VARIANTS = {"plain": (), "debug": ("debug",), "kasan": ("debug", "kasan"), "kcsan": ("kcsan",)}
 BOOT_WORDS = {"kcsan": "panic_on_warn=0"}  # it reports the kernel's own races as well, and those are no splats here
 # All that reads or writes what the series keeps, or calls it. KCSAN takes samples: of these alone it can take many.
 KCSAN_WATCHES = ("demotion_gate", "node_demotion", "memory-tiers", "migrate", "vmscan", "vmstat", "node")
@@ -288,18 +284,15 @@ def _begin(stock: Path, obj: Path, tree: Path, rendered: Iterable[str]) -> None:
 
 
 def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, bytes]) -> tuple[list[str], Path, str]:
-    """make's words for a configured object directory; this; a digest of source and configuration.
-
-    The caller holds the lock.
-    """
+    """For configured objects: make's words, their place, a digest of source and configuration. The caller locks."""
     tree, state = _source(kernel, which, rendered)
     stock, obj = (kernel.cache / f"obj-{kind}-{variant}".removesuffix("-plain") for kind in ("stock", which))
     if which == "series" and not obj.exists():
         _begin(stock, obj, tree, rendered)
     make = _make(tree, obj)
-    text = "".join(path.read_text() for path in fragments(kernel, variant))
+    asked = symbols(text := "".join(path.read_text() for path in fragments(kernel, variant)))
     kconfig = [rendered[name] for name in sorted(rendered) if Path(name).name.startswith("Kconfig")]
-    wanted = _digest((kernel.cache / "stock.from").read_text(), symbols(text), kconfig, run(["gcc", "--version"]).stdout)
+    wanted = _digest((kernel.cache / "stock.from").read_text(), asked, kconfig, run(["gcc", "--version"]).stdout)
     stamp, config = obj / "lab.config", obj / ".config"
     if not stamp.exists() or stamp.read_text() != wanted or not config.exists():
         log, every = obj / "lab.config.log", obj / "lab.fragments"
@@ -307,7 +300,7 @@ def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, by
         log.write_text("")
         # As tinyconfig does, but with our symbols in the same step: what they make visible stays off unless named.
         run([*make, "-s", "allnoconfig"], env={**ENVIRONMENT, "KCONFIG_ALLCONFIG": str(every)}, log=log)
-        if missing := not_taken(symbols(text), symbols(config.read_text()), known_symbols(tree)):
+        if missing := not_taken(asked, symbols(config.read_text()), known_symbols(tree)):
             say(f"{obj.name}: {kernel.version} knows but did not take {', '.join(missing)}")
         stamp.write_text(wanted)
     return make, obj, _digest(state, wanted)
@@ -451,11 +444,11 @@ def parser() -> argparse.ArgumentParser:
         ("deb", "installable packages of the series kernel; DEB_CONFIG= in the environment names a configuration"),
     ):
         command = commands.add_parser(what, help=about, description=about, parents=[trees.options()])
-        usual = "(default: %(default)s)"
         if what in ("source", "image"):
-            command.add_argument("--which", choices=("stock", "series"), default="series", help=f"which one {usual}")
+            about = "which one (default: %(default)s)"
+            command.add_argument("--which", choices=("stock", "series"), default="series", help=about)
         if what == "image":
-            about = f"how it is configured {usual}"
+            about = "how it is configured (default: %(default)s)"
             command.add_argument("--variant", choices=tuple(VARIANTS), default="plain", help=about)
         if what == "deb":
             command.add_argument("--local", action="store_true", help="only the modules that are loaded now")
