@@ -109,20 +109,14 @@ def sync(source: Path, to: Path) -> None:
     _prune(to, wanted)
 
 
-def _state_of(kernel: Kernel) -> str:
-    """What tells one state of the user's tree from another."""
-    states = ((name, (kernel.source / name).lstat()) for name in _files(kernel.source))
-    return render.source_stamp(kernel) or _digest(
-        [(name, state.st_mode, state.st_size, state.st_mtime_ns) for name, state in states]
-    )
-
-
 def _stock(kernel: Kernel) -> str:
     """See to the stock tree, `stock` in the cache; what it was made from."""
     stock, stamp = kernel.cache / "stock", kernel.cache / "stock.from"
     if kernel.source == stock:
         return stamp.read_text()
-    state = f"{kernel.source} {_state_of(kernel)}\n"
+    files = ((name, (kernel.source / name).lstat()) for name in _files(kernel.source))  # not looked at if git knows
+    known = render.source_stamp(kernel) or _digest([(n, s.st_mode, s.st_size, s.st_mtime_ns) for n, s in files])
+    state = f"{kernel.source} {known}\n"
     if not stamp.exists() or stamp.read_text() != state:
         say(f"copying {kernel.source}, so that it is never written")
         stamp.unlink(missing_ok=True)
@@ -393,13 +387,10 @@ def selftest(kernel: Kernel) -> Path:
 
 def deb_config(given: str | None) -> Path | None:
     """Where the packages' configuration starts: DEB_CONFIG=, else the running kernel's, else (None) the defconfig."""
-    if given:
-        path = Path(given).expanduser()
-        if not path.is_file():
-            raise LabError(f"DEB_CONFIG={given}", expected="a configuration", found="no file", do="check its path")
-        return path
-    running = Path("/boot") / f"config-{platform.release()}"
-    return running if running.exists() else None
+    path = Path(given or f"/boot/config-{platform.release()}").expanduser()
+    if given and not path.is_file():
+        raise LabError(f"DEB_CONFIG={given}", expected="a configuration", found="no file", do="check its path")
+    return path if path.exists() else None
 
 
 def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
