@@ -29,18 +29,12 @@ from lab.kernels.trees import Kernel
 from lab.rendering import render
 
 CONFIG = Path(__file__).resolve().parent / "config"
-VARIANTS: dict[str, tuple[str, ...]] = {  # variant -> the fragments it adds to base.config
-    "plain": (),
-    "debug": ("debug",),
-    "kasan": ("debug", "kasan"),
-    "kcsan": ("kcsan",),
-}
+# The fragments that a variant adds to base.config
+VARIANTS = {"plain": (), "debug": ("debug",), "kasan": ("debug", "kasan"), "kcsan": ("kcsan",)}
 BOOT_WORDS = {"kcsan": "panic_on_warn=0"}  # it reports the kernel's own races as well, and those are no splats here
 # All that reads or writes what the series keeps, or calls it. KCSAN takes samples: of these alone it can take many.
 KCSAN_WATCHES = ("demotion_gate", "node_demotion", "memory-tiers", "migrate", "vmscan", "vmstat", "node")
 MAKE_WORDS = {"kcsan": ("KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{stem}.o=y" for stem in KCSAN_WATCHES))}
-IMAGE = Path("arch/x86/boot/bzImage")
-FILES_OF_A_BUILD = 1450  # of one that begins with nothing, about
 PRODUCT = re.compile(  # what a build leaves in a source tree
     r"\.(?:o|a|ko|cmd|mod|mod\.c|order|symvers|tmp|dtb|dwo)$|(?:^|/)\.tmp_|^\.git(?:/|$)"
     r"|^(?:\.config(?:\.old)?|\.version|vmlinux.*|System\.map|modules\.builtin.*|source|debian)(?:/|$)"
@@ -66,13 +60,10 @@ def _digest(*things: object) -> str:
 def _files(top: Path) -> Iterator[str]:
     """Every file and symbolic link of a source tree, without what a build left there."""
     for folder, folders, names in os.walk(top):
-        below = os.path.relpath(folder, top)
-        prefix = "" if below == "." else f"{below}/"
-        links = [name for name in folders if os.path.islink(f"{folder}/{name}")]
-        folders[:] = sorted(name for name in folders if name not in links and not PRODUCT.search(prefix + name))
-        for name in sorted(names + links):
-            if not PRODUCT.search(prefix + name):
-                yield prefix + name
+        prefix = f"{os.path.relpath(folder, top)}/".removeprefix("./")
+        kept = [name for name in sorted(folders + names) if not PRODUCT.search(prefix + name)]
+        folders[:] = [name for name in kept if name in folders and not os.path.islink(f"{folder}/{name}")]
+        yield from (prefix + name for name in kept if name not in folders)
 
 
 @contextlib.contextmanager
@@ -99,12 +90,10 @@ def _prune(top: Path, wanted: set[str]) -> None:
 
 
 def _same(one: Path, other: Path) -> bool:
-    """Whether two files are the same, in content and mode."""
-    if not os.path.lexists(other):
+    """Whether two files are the same, in kind, mode and content."""
+    if not os.path.lexists(other) or one.lstat().st_mode != other.lstat().st_mode:
         return False
-    if one.is_symlink() or other.is_symlink():
-        return one.is_symlink() and other.is_symlink() and os.readlink(one) == os.readlink(other)
-    return one.stat().st_mode == other.stat().st_mode and filecmp.cmp(one, other, shallow=False)
+    return one.readlink() == other.readlink() if one.is_symlink() else filecmp.cmp(one, other, shallow=False)
 
 
 def sync(source: Path, to: Path) -> None:
@@ -120,24 +109,17 @@ def sync(source: Path, to: Path) -> None:
     _prune(to, wanted)
 
 
-def _state_of(kernel: Kernel) -> str:
-    """What tells one state of the user's tree from another."""
-    if stamp := render.source_stamp(kernel):
-        return stamp
-    states = ((name, (kernel.source / name).lstat()) for name in _files(kernel.source))
-    return _digest([(name, state.st_mode, state.st_size, state.st_mtime_ns) for name, state in states])
-
-
-def _stock(kernel: Kernel) -> tuple[Path, str]:
-    """The stock tree, and what it was made from."""
+def _stock(kernel: Kernel) -> str:
+    """See to the stock tree, `stock` in the cache; what it was made from."""
     stock, stamp = kernel.cache / "stock", kernel.cache / "stock.from"
     if kernel.source == stock:
-        return stock, stamp.read_text()
-    state = f"{kernel.source} {_state_of(kernel)}\n"
+        return stamp.read_text()
+    files = ((name, (kernel.source / name).lstat()) for name in _files(kernel.source))  # not looked at if git knows
+    known = render.source_stamp(kernel) or _digest([(n, s.st_mode, s.st_size, s.st_mtime_ns) for n, s in files])
+    state = f"{kernel.source} {known}\n"
     if not stamp.exists() or stamp.read_text() != state:
         say(f"copying {kernel.source}, so that it is never written")
         stamp.unlink(missing_ok=True)
-        stock.mkdir(parents=True, exist_ok=True)
         if render.is_git(kernel):
             with tempfile.TemporaryDirectory(prefix="stock-", dir=kernel.cache) as tree:
                 render.unpack(kernel, Path(tree))
@@ -145,30 +127,30 @@ def _stock(kernel: Kernel) -> tuple[Path, str]:
         else:
             sync(kernel.source, stock)
         stamp.write_text(state)
-    return stock, state
+    return state
+
+
+def _linked(stock: Path, farm: Path) -> bool:
+    return os.path.lexists(farm) and os.path.lexists(stock) and os.path.samestat(stock.lstat(), farm.lstat())
 
 
 def _link(stock: Path, farm: Path) -> None:
     """Make one file of the farm the stock file again, or nothing where that has none."""
     if not os.path.lexists(stock):
-        return _remove(farm)
-    if os.path.lexists(farm):
-        if os.path.samestat(stock.lstat(), farm.lstat()):
-            return None
-        os.utime(stock, follow_symlinks=False)  # or `make` would keep what it compiled from the file that goes
-    with _replacing(farm) as fresh:
-        os.link(stock, fresh, follow_symlinks=False)
-    return None
+        _remove(farm)
+    elif not _linked(stock, farm):
+        if os.path.lexists(farm):
+            os.utime(stock, follow_symlinks=False)  # or `make` would keep what it compiled from the file that goes
+        with _replacing(farm) as fresh:
+            os.link(stock, fresh, follow_symlinks=False)
 
 
 def _overlay(stock: Path, farm: Path, data: bytes) -> None:
     """Make one file of the farm ours. One that is so already keeps its time, or `make` would compile its users anew."""
-    linked = os.path.lexists(farm) and stock.exists() and os.path.samestat(stock.lstat(), farm.lstat())
-    if not linked and farm.is_file() and farm.read_bytes() == data:
-        return
-    with _replacing(farm) as fresh:
-        fresh.write_bytes(data)
-        fresh.chmod(0o755 if stock.exists() and stock.stat().st_mode & 0o100 else 0o644)
+    if _linked(stock, farm) or not farm.is_file() or farm.read_bytes() != data:
+        with _replacing(farm) as fresh:
+            fresh.write_bytes(data)
+            fresh.chmod(0o755 if stock.exists() and stock.stat().st_mode & 0o100 else 0o644)
 
 
 def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, bytes]) -> None:
@@ -177,10 +159,7 @@ def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, byt
     known = json.loads(stamp.read_text()) if stamp.exists() else {}
     stamp.unlink(missing_ok=True)  # whoever finds none, after an interrupted run, looks at every file
     if not series.exists():
-        whole = series.with_name(f".tmp_{series.name}")
-        shutil.rmtree(whole, ignore_errors=True)
-        run(["cp", "-al", stock.resolve(), whole])
-        whole.rename(series)
+        run(["cp", "-al", stock.resolve(), series])
         stale: set[str] = set()
     elif known.get("stock") == stock_state:
         stale = set(known["rendered"])
@@ -196,18 +175,16 @@ def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, byt
 
 def _source(kernel: Kernel, which: str, rendered: Mapping[str, bytes]) -> tuple[Path, str]:
     """A source tree, and a digest of what is in it. The caller holds the lock."""
-    stock, state = _stock(kernel)
+    state = _stock(kernel)
+    stock, series = kernel.cache / "stock", kernel.cache / "series"
     if which == "stock":
         return stock, _digest(state)
-    series = kernel.cache / "series"
     farm(stock, state, series, rendered)
     return series, _digest(state, sorted(rendered.items()))
 
 
-@functools.lru_cache
-def _all_of(kernel: Kernel) -> Mapping[str, bytes]:
-    """Rendering takes seconds: once a run is enough."""
-    return render.render(kernel).files()
+# Rendering takes seconds: once a run is enough.
+_all_of = functools.lru_cache(lambda kernel: render.render(kernel).files())
 
 
 def _rendered(kernel: Kernel, which: str) -> Mapping[str, bytes]:
@@ -225,9 +202,8 @@ def beside(kernel: Kernel, name: str) -> Kernel:
     cache = kernel.cache / name
     cache.mkdir(exist_ok=True)
     for shared in ("stock", "stock.from"):
-        link = cache / shared
-        if not link.is_symlink():
-            link.symlink_to(Path("..") / shared)
+        with contextlib.suppress(FileExistsError):
+            (cache / shared).symlink_to(Path("..") / shared)
     return Kernel(kernel.name, cache / "stock", cache)
 
 
@@ -270,25 +246,15 @@ def not_taken(wanted: Mapping[str, str], taken: Mapping[str, str], known: set[st
     ]
 
 
-def _path(kernel: Kernel, which: str, variant: str) -> Path:
-    return kernel.cache / (f"obj-{which}" if variant == "plain" else f"obj-{which}-{variant}")
-
-
 def _make(tree: Path, obj: Path) -> list[str]:
-    """The start of a make command line.
+    """The start of a make command line for these objects.
 
     Every tree is compiled under one name, the link `src` beside the objects: ccache then finds what was compiled
     elsewhere, and objects can be moved.
     """
-    return ["make", "-C", str(tree), f"O={obj}", f"srctree={obj}/src"]
-
-
-def _linked(tree: Path, obj: Path) -> list[str]:
-    """The same, with folder and link made."""
-    obj.mkdir(parents=True, exist_ok=True)
-    (obj / "src").unlink(missing_ok=True)
-    (obj / "src").symlink_to(os.path.relpath(tree, obj))
-    return _make(tree, obj)
+    with _replacing(obj / "src") as link:
+        link.symlink_to(os.path.relpath(tree, obj))
+    return ["make", "-C", str(tree.resolve()), f"O={obj}", f"srctree={obj}/src"]
 
 
 def _begin(stock: Path, obj: Path, tree: Path, rendered: Iterable[str]) -> None:
@@ -311,26 +277,27 @@ def _begin(stock: Path, obj: Path, tree: Path, rendered: Iterable[str]) -> None:
     fresh.rename(obj)
 
 
-def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, bytes]) -> tuple[Path, str]:
-    """A configured object directory, and a digest of source and configuration. The caller holds the lock."""
+def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, bytes]) -> tuple[list[str], Path, str]:
+    """For configured objects: make's words, their place, a digest of source and configuration. The caller locks."""
     tree, state = _source(kernel, which, rendered)
-    obj = _path(kernel, which, variant)
+    stock, obj = (kernel.cache / f"obj-{kind}-{variant}".removesuffix("-plain") for kind in ("stock", which))
     if which == "series" and not obj.exists():
-        _begin(_path(kernel, "stock", variant), obj, tree, rendered)
-    text = "".join(path.read_text() for path in fragments(kernel, variant))
+        _begin(stock, obj, tree, rendered)
+    make = _make(tree, obj)
+    asked = symbols(text := "".join(path.read_text() for path in fragments(kernel, variant)))
     kconfig = [rendered[name] for name in sorted(rendered) if Path(name).name.startswith("Kconfig")]
-    wanted = _digest(_stock(kernel)[1], symbols(text), kconfig, run(["gcc", "--version"]).stdout)
+    wanted = _digest((kernel.cache / "stock.from").read_text(), asked, kconfig, run(["gcc", "--version"]).stdout)
     stamp, config = obj / "lab.config", obj / ".config"
     if not stamp.exists() or stamp.read_text() != wanted or not config.exists():
-        make, log, every = _linked(tree, obj), obj / "lab.config.log", obj / "lab.fragments"
+        log, every = obj / "lab.config.log", obj / "lab.fragments"
         every.write_text(text)
         log.write_text("")
         # As tinyconfig does, but with our symbols in the same step: what they make visible stays off unless named.
         run([*make, "-s", "allnoconfig"], env={**ENVIRONMENT, "KCONFIG_ALLCONFIG": str(every)}, log=log)
-        if missing := not_taken(symbols(text), symbols(config.read_text()), known_symbols(tree)):
+        if missing := not_taken(asked, symbols(config.read_text()), known_symbols(tree)):
             say(f"{obj.name}: {kernel.version} knows but did not take {', '.join(missing)}")
         stamp.write_text(wanted)
-    return obj, _digest(state, wanted)
+    return make, obj, _digest(state, wanted)
 
 
 # --- Compiling -------------------------------------------------------------------------------------------------------
@@ -353,7 +320,7 @@ def compile_kernel(command: Sequence[str], what: str, log: Path, total: int | No
     """Run make, and show how far it is of about so many files."""
     done, start, told = 0, time.monotonic(), time.monotonic()
     of = f" of about {total}" if total else ""
-    with log.open("w") as out, console.status(what) as status:
+    with log.open("w", buffering=1) as out, console.status(what) as status:
         out.write(" ".join(command) + "\n")
         with subprocess.Popen(
             command, env={**os.environ, **ENVIRONMENT}, text=True, errors="replace",
@@ -362,7 +329,6 @@ def compile_kernel(command: Sequence[str], what: str, log: Path, total: int | No
             try:
                 for line in process.stdout or ():
                     out.write(line)
-                    out.flush()
                     done += bool(STEP.match(line))
                     now = time.monotonic()
                     message = f"{what}: {done}{of} files, {now - start:.0f} s"
@@ -374,8 +340,7 @@ def compile_kernel(command: Sequence[str], what: str, log: Path, total: int | No
                 process.terminate()  # make ends its children
                 raise
     if process.returncode:
-        lines = log.read_text().splitlines()
-        errors = [line for line in lines if re.search(r"\berror\b|\*\*\*|undefined reference", line)]
+        errors = re.findall(r"^.*(?:\berror\b|\*\*\*|undefined reference).*$", log.read_text(), re.M)
         found = "\n".join([f"exit status {process.returncode}", *errors[:8], "--", tail(log)])
         raise LabError(what, expected="it to compile", found=found, do=f"read {log}")
     if done:
@@ -386,24 +351,23 @@ def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
     """A bootable kernel, built if anything changed."""
     rendered = _rendered(kernel, which)
     with kernel.lock():
-        obj, state = _objects(kernel, which, variant, rendered)
+        make, obj, state = _objects(kernel, which, variant, rendered)
     words = MAKE_WORDS.get(variant, ())
     state += "".join(words)
     with locked(obj.with_suffix(".lock")):  # another kernel's guests need not wait for this build
-        stamp, made, packed = obj / "lab.built", obj / IMAGE, obj / IMAGE.parent / "compressed/vmlinux.bin.gz"
+        stamp, made = obj / "lab.built", obj / "arch/x86/boot/bzImage"
         if stamp.exists() and stamp.read_text() == state and made.exists():
             return made
         stamp.unlink(missing_ok=True)
         cold = not (obj / "vmlinux").exists()  # neither built before nor begun with another kernel's objects
         what = f"building {kernel.name} {which}" + (f" ({variant})" if variant != "plain" else "")
         say(f"{what}, log in {obj}/lab.log" + (": the first time takes minutes" if cold else ""))
-        command = [*_make((obj / "src").resolve(), obj), JOBS, *_cc_quick(), *words, "bzImage"]
-        compile_kernel(command, what, obj / "lab.log", FILES_OF_A_BUILD if cold else None)
+        command = [*make, JOBS, *_cc_quick(), *words, "bzImage"]
+        compile_kernel(command, what, obj / "lab.log", 1450 if cold else None)
+        packed = made.parent / "compressed/vmlinux.bin.gz"
         if packed.read_bytes() not in made.read_bytes():
-            raise LabError(
-                str(made), expected=f"{packed.name}, as just built, in it", found="another kernel",
-                do=f"remove {obj} and {ENVIRONMENT['CCACHE_DIR']}",
-            )  # fmt: skip
+            do = f"remove {obj} and {ENVIRONMENT['CCACHE_DIR']}"
+            raise LabError(str(made), expected=f"{packed.name}, as just built, in it", found="another kernel", do=do)
         stamp.write_text(state)
         return made
 
@@ -423,13 +387,10 @@ def selftest(kernel: Kernel) -> Path:
 
 def deb_config(given: str | None) -> Path | None:
     """Where the packages' configuration starts: DEB_CONFIG=, else the running kernel's, else (None) the defconfig."""
-    if given:
-        path = Path(given).expanduser()
-        if not path.is_file():
-            raise LabError(f"DEB_CONFIG={given}", expected="a configuration", found="no file", do="check its path")
-        return path
-    running = Path("/boot") / f"config-{platform.release()}"
-    return running if running.exists() else None
+    path = Path(given or f"/boot/config-{platform.release()}").expanduser()
+    if given and not path.is_file():
+        raise LabError(f"DEB_CONFIG={given}", expected="a configuration", found="no file", do="check its path")
+    return path if path.exists() else None
 
 
 def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
@@ -441,7 +402,7 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
     tree = source(kernel, "series")
     work = kernel.cache / "deb"  # where ccache finds what other builds compiled; packages land beside the objects
     with locked(work / "lock"):  # packaging takes long, and guests need not wait for it
-        make, config, log = _linked(tree, work / "objects"), work / "objects/.config", work / "config.log"
+        make, config, log = _make(tree, work / "objects"), work / "objects/.config", work / "config.log"
         log.write_text("")
         say(f"configuration from {start or 'the defconfig of x86-64'}")
         if not start:
@@ -450,8 +411,8 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
         config.write_text(text)
         run([*make, "-s", "olddefconfig"], env=ENVIRONMENT, log=log)
         if local:
-            answers = "\n" * 10000  # the default for every question
-            run([*make, "-s", "localmodconfig"], env=ENVIRONMENT, log=log, stdin=answers)
+            # An empty line is the default for a question.
+            run([*make, "-s", "localmodconfig"], env=ENVIRONMENT, log=log, stdin="\n" * 10000)
         out = kernel.build / "deb"
         for old in (*work.glob("*.deb"), *out.glob("*.deb")):
             old.unlink()
@@ -474,11 +435,11 @@ def parser() -> argparse.ArgumentParser:
         ("deb", "installable packages of the series kernel; DEB_CONFIG= in the environment names a configuration"),
     ):
         command = commands.add_parser(what, help=about, description=about, parents=[trees.options()])
-        usual = "(default: %(default)s)"
         if what in ("source", "image"):
-            command.add_argument("--which", choices=("stock", "series"), default="series", help=f"which one {usual}")
+            about = "which one (default: %(default)s)"
+            command.add_argument("--which", choices=("stock", "series"), default="series", help=about)
         if what == "image":
-            about = f"how it is configured {usual}"
+            about = "how it is configured (default: %(default)s)"
             command.add_argument("--variant", choices=tuple(VARIANTS), default="plain", help=about)
         if what == "deb":
             command.add_argument("--local", action="store_true", help="only the modules that are loaded now")

@@ -62,8 +62,7 @@ def parser() -> argparse.ArgumentParser:
 def main(given: argparse.Namespace) -> None:
     freed = 0
     for path in sorted(CACHE.iterdir()) if CACHE.is_dir() else ():
-        why = "all goes" if given.all else reason(path, given.days)
-        if not why:
+        if not (why := "all goes" if given.all else reason(path, given.days)):
             continue
         if is_used(path):
             say(f"{path}: stays, a run is using it")

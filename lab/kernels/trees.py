@@ -51,12 +51,9 @@ class Kernel:
             file = self.source / path
             if file.exists() and re.search(r"^static .*\bnode_demotion\b", file.read_text(), re.M):
                 return path
-        raise LabError(
-            str(self.source),
-            expected="node_demotion[] in " + " or ".join(KEEPERS),
-            found=f"none of them keeps it (Makefile says {self.version})",
-            do="name a tree of 5.15 or later with KSRC=",
-        )
+        expected, found = " or ".join(KEEPERS), f"none of them keeps it (Makefile says {self.version})"
+        do = "name a tree of 5.15 or later with KSRC="
+        raise LabError(str(self.source), expected=f"node_demotion[] in {expected}", found=found, do=do)
 
     @cached_property
     def selftests(self) -> str:
@@ -64,9 +61,8 @@ class Kernel:
         for path in SELFTESTS:
             if (self.source / path).is_dir():
                 return path
-        raise LabError(
-            str(self.source), expected=" or ".join(SELFTESTS), found="neither", do="name a complete tree with KSRC="
-        )
+        expected, do = " or ".join(SELFTESTS), "name a complete tree with KSRC="
+        raise LabError(str(self.source), expected=expected, found="neither", do=do)
 
     def lock(self):
         return locked(self.cache / "lock")
@@ -76,12 +72,11 @@ def tree_version(source: Path) -> str:
     """VERSION.PATCHLEVEL.SUBLEVEL of a tree, as its Makefile has them."""
     makefile = source / "Makefile"
     text = makefile.read_text(errors="replace") if makefile.exists() else ""
-    parts = [re.search(rf"^{word} = (\d+)$", text, re.M) for word in ("VERSION", "PATCHLEVEL", "SUBLEVEL")]
-    if not all(parts):
-        raise LabError(
-            str(source), expected="a kernel source tree", found="no Makefile with a kernel version", do="check KSRC="
-        )
-    return ".".join(part[1] for part in parts if part)
+    parts = re.findall(r"^(?:VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", text, re.M)  # they stand in this order
+    if len(parts) != 3:
+        found = "no Makefile with a kernel version"
+        raise LabError(str(source), expected="a kernel source tree", found=found, do="check KSRC=")
+    return ".".join(parts)
 
 
 def known(name: str) -> str:
