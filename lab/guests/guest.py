@@ -19,9 +19,10 @@ import socket
 import subprocess
 import tempfile
 import time
+import tomllib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,61 +42,31 @@ CHUNK = 8192  # bytes per message to the guest: what its serial driver buffers w
 
 @dataclass(frozen=True)
 class Topology:
-    """A machine: its NUMA nodes, and where its CPUs and its memory are."""
+    """A machine of `topologies.toml`."""
 
     name: str
     cpus: int
-    words: str  # QEMU's; the first half of the CPUs is 0 to {before}, the second one {half} to {last}
+    words: str
     append: str = ""
 
-    def args(self, cpus: int | None = None) -> tuple[str, ...]:
-        """QEMU's arguments, with as many CPUs as asked for."""
-        cpus = cpus or self.cpus
-        if cpus < 2 or cpus % 2:
-            where = f"topology {self.name}"
-            raise LabError(where, expected="an even number of CPUs", found=f"{cpus}", do="check cpus=")
-        return tuple(self.words.format(cpus=cpus, last=cpus - 1, half=cpus // 2, before=cpus // 2 - 1).split())
+    def args(self) -> list[str]:
+        cpus, half = self.cpus, self.cpus // 2
+        return self.words.format(cpus=cpus, last=cpus - 1, half=half, before=half - 1, slow=_TABLES["slow"]).split()
 
 
-_RAM = "-object memory-backend-ram,id=m{},size={}".format
-_HMAT = "-numa hmat-lb,initiator={0},target={1},hierarchy=memory,data-type=access-"
-_LINK = f"{_HMAT}latency,latency={{2}} {_HMAT}bandwidth,bandwidth={{3}}".format
-# What tells the kernel that node 1 is slower than node 0: 5.15 goes by the distance, later ones by the HMAT.
-_SLOW = f"-numa dist,src=0,dst=1,val=30 {_LINK(0, 0, 100, '100G')} {_LINK(0, 1, 400, '20G')}"
-_ALL_CPUS = "-numa node,nodeid=0,cpus=0-{last},memdev=m0"
-TOPOLOGIES = {
-    topology.name: topology
-    for topology in (
-        Topology("one", 4, "-M q35 -smp {cpus} -m 2G"),
-        Topology(
-            "two-socket", 4, f"-M q35 -smp {{cpus}},sockets=2 -m 2G {_RAM(0, '1G')} {_RAM(1, '1G')} "
-            "-numa node,nodeid=0,cpus=0-{before},memdev=m0 -numa node,nodeid=1,cpus={half}-{last},memdev=m1",
-        ),
-        Topology(
-            "tiered", 2, f"-M q35,hmat=on -smp {{cpus}} -m 1G {_RAM(0, '512M')} {_RAM(1, '512M')} {_ALL_CPUS} "
-            f"-numa node,nodeid=1,memdev=m1,initiator=0 {_SLOW}",
-        ),
-        Topology(
-            "hot-add", 4, f"-M q35,hmat=on -smp {{cpus}} -m 1G,slots=4,maxmem=4G {_RAM(0, '1G')} {_ALL_CPUS} "
-            f"-numa node,nodeid=1,initiator=0 {_SLOW}", "memhp_default_state=online_movable",
-        ),
-        Topology(  # the slow node's CPUs come after boot, and memory may come to a third node
-            "slow-cpus", 4, "-M q35,hmat=on -smp {cpus},sockets=2 -m 1G,slots=4,maxmem=4G "
-            f"{_RAM(0, '512M')} {_RAM(1, '512M')} -numa node,nodeid=0,cpus=0-{{before}},memdev=m0 "
-            f"-numa node,nodeid=1,cpus={{half}}-{{last}},memdev=m1 -numa node,nodeid=2,initiator=0 {_SLOW} "
-            f"-numa dist,src=0,dst=2,val=20 -numa dist,src=1,dst=2,val=30 "
-            f"{_LINK(1, 1, 400, '20G')} {_LINK(1, 0, 500, '15G')}",
-            "maxcpus=2 memhp_default_state=online_movable",
-        ),
-    )
-}  # fmt: skip
+_TABLES = tomllib.loads((GUEST / "topologies.toml").read_text())
+TOPOLOGIES = {name: Topology(name, **words) for name, words in _TABLES["topology"].items()}
 
 
-def find_topology(name: str) -> Topology:
-    """The topology of that name."""
+def find_topology(name: str, cpus: int | None = None) -> Topology:
+    """The topology of that name, with as many CPUs as asked for."""
     if name not in TOPOLOGIES:
         raise LabError(f"topology {name}", expected=" or ".join(TOPOLOGIES), found=name, do="check the name")
-    return TOPOLOGIES[name]
+    machine = replace(TOPOLOGIES[name], cpus=cpus or TOPOLOGIES[name].cpus)
+    if machine.cpus < 2 or machine.cpus % 2:
+        where = f"topology {name}"
+        raise LabError(where, expected="an even number of CPUs", found=f"{machine.cpus}", do="check cpus=")
+    return machine
 
 
 # --- Splats ----------------------------------------------------------------------------------------------------------
@@ -223,22 +194,19 @@ class _Line:
 
     def __init__(self) -> None:
         self._buffer = b""
-        self._ours, self.theirs = socket.socketpair()
-
-    def close(self) -> None:
-        self._ours.close()
+        self.ours, self.theirs = socket.socketpair()
 
     def send(self, data: bytes) -> None:
         try:
-            self._ours.settimeout(30)
-            self._ours.sendall(data)
+            self.ours.settimeout(30)
+            self.ours.sendall(data)
         except OSError as error:
             raise _Gone(f"the machine does not listen: {error}") from None
 
     def _fill(self, deadline: float) -> None:
         try:
-            self._ours.settimeout(max(0.001, deadline - time.monotonic()))
-            data = self._ours.recv(1 << 16)
+            self.ours.settimeout(max(0.001, deadline - time.monotonic()))
+            data = self.ours.recv(1 << 16)
         except TimeoutError:
             raise _Gone("no answer in time") from None
         except OSError as error:
@@ -425,61 +393,50 @@ class Guest:
             raise self.error(f"power off within {OFF_SECONDS} s", "it hangs") from None
 
 
-def _command(image: Path, initramfs: Path, machine: Topology, cpus: int | None, accel: str, append: str) -> list[str]:
-    """QEMU, but for where its serial lines go."""
-    words = " ".join(word for word in (APPEND, machine.append, append) if word)
+def _command(
+    image: Path, machine: Topology, accel: str, append: str, programs: Sequence[Path], folder: str
+) -> list[str]:
+    """QEMU, but for where its serial lines go. Its initramfs is made in `folder`."""
     return [
-        QEMU, *machine.args(cpus), "-accel", accel, "-cpu", "host" if accel == KVM else "max",
+        QEMU, *machine.args(), "-accel", accel, "-cpu", "host" if accel == KVM else "max",
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-kernel", str(image), "-initrd", str(initramfs), "-append", words,
+        "-kernel", str(image), "-initrd", str(_initramfs(programs, Path(folder) / "initramfs")),
+        "-append", " ".join(filter(None, (APPEND, machine.append, append))),
     ]  # fmt: skip
 
 
 @contextlib.contextmanager
 def _running(
-    image: Path,
-    machine: Topology,
-    accel: str,
-    *,
-    log: Path,
-    timeout: float,
-    append: str = "",
-    cpus: int | None = None,
-    programs: Sequence[Path] = (),
+    image: Path, machine: Topology, accel: str, append: str, programs: Sequence[Path], log: Path, timeout: float
 ) -> Iterator[Guest]:
     """A guest that is up; it is killed at the end if it still runs."""
     _need(QEMU, "qemu-system-x86")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, contextlib.ExitStack() as at_end:
+        command = _command(image, machine, accel, append, programs, folder)
+        agent, monitor = _Line(), _Line()
+        at_end.enter_context(agent.ours)
+        at_end.enter_context(monitor.ours)
+        path, fds = str(log).replace(",", ",,"), (agent.theirs.fileno(), monitor.theirs.fileno())
+        command += [
+            "-chardev", f"file,id=console,path={path},append=on", "-serial", "chardev:console",
+            "-chardev", f"socket,id=agent,fd={fds[0]}", "-chardev", f"socket,id=qmp,fd={fds[1]}",
+            "-serial", "chardev:agent", "-mon", "chardev=qmp,mode=control",
+        ]  # fmt: skip
         errors = Path(folder) / "stderr"
-        command = _command(image, _initramfs(programs, Path(folder) / "initramfs"), machine, cpus, accel, append)
-        lines = {"agent": _Line(), "qmp": _Line()}
-        for line in lines.values():
-            at_end.callback(line.close)
-        path = str(log).replace(",", ",,")
-        command += ["-chardev", f"file,id=console,path={path},append=on", "-serial", "chardev:console"]
-        for name, line in lines.items():
-            command += ["-chardev", f"socket,id={name},fd={line.theirs.fileno()}"]
-        command += ["-serial", "chardev:agent", "-mon", "chardev=qmp,mode=control"]
-        with errors.open("wb") as stderr:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
-                pass_fds=[line.theirs.fileno() for line in lines.values()],
-            )  # fmt: skip
+        with errors.open("wb") as out, agent.theirs, monitor.theirs:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=fds)
         at_end.callback(process.wait)
         at_end.callback(process.kill)  # runs before it
-        for line in lines.values():
-            line.theirs.close()
         try:
-            guest = Guest(process, lines["agent"], lines["qmp"], log, machine.name, timeout)
+            guest = Guest(process, agent, monitor, log, machine.name, timeout)
         except _Gone as gone:
-            said = errors.read_text(errors="replace").strip()
-            seen = first_splat(_console(log))
+            seen = (str(gone), errors.read_text(errors="replace").strip(), first_splat(_console(log)), tail(log))
             raise LabError(
                 f"boot of {image}, topology {machine.name}, {accel}",
                 expected=f"the guest to be up within {timeout:g} s",
-                found="\n".join(part for part in (str(gone), said, seen, tail(log)) if part),
+                found="\n".join(filter(None, seen)),
                 do=f"read the console log {log}; on a busy machine give it more time",
             ) from None
         yield guest
@@ -489,9 +446,7 @@ def _runs(image: Path, accel: str) -> bool:
     """Whether a guest really runs so here: a /dev/kvm that exists may still hang one."""
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, contextlib.suppress(LabError):
         log = Path(folder) / "console"
-        with _running(
-            image, TOPOLOGIES["one"], accel, cpus=2, append="panic_on_warn=0", log=log, timeout=PROBE_SECONDS
-        ) as guest:
+        with _running(image, find_topology("one", 2), accel, "panic_on_warn=0", (), log, PROBE_SECONDS) as guest:
             guest.sh("true", timeout=5)
         return True
     return False
@@ -542,14 +497,11 @@ def boot(
     breakpoint that the kernel had put into code it was patching, and has taken out again: `Oops: int3`. Flipping any
     static key that other CPUs are using does it, such as that of the stock kernel's `numa_balancing`.
     """
-    machine, accel = find_topology(topology), accelerator(image, one_thread)
+    machine, accel = find_topology(topology, cpus), accelerator(image, one_thread)
     with contextlib.ExitStack() as stack:
         for left in reversed(range(BOOT_TRIES)):
             try:
-                running = _running(
-                    image, machine, accel, log=log, timeout=timeout, append=append, cpus=cpus, programs=programs
-                )
-                guest = stack.enter_context(running)
+                guest = stack.enter_context(_running(image, machine, accel, append, programs, log, timeout))
                 break
             except LabError:
                 if not (left and slipped(log)):
@@ -573,18 +525,16 @@ def boot(
 
 def shell(image: Path, topology: str, cpus: int | None = None) -> None:
     """A guest on the terminal, until the user leaves."""
-    machine, accel = find_topology(topology), accelerator(image)
+    machine, accel = find_topology(topology, cpus), accelerator(image)
     say(f"{image}, topology {machine.name}. To leave: `poweroff`, or Ctrl-A X to stop the machine at once.")
     with tempfile.TemporaryDirectory(prefix="lab-") as folder:
-        initramfs = _initramfs((), Path(folder) / "initramfs")
-        command = _command(image, initramfs, machine, cpus, accel, "lab.shell panic_on_warn=0")
+        command = _command(image, machine, accel, "lab.shell panic_on_warn=0", (), folder)
         subprocess.run([*command, "-serial", "mon:stdio"])
 
 
 def even(word: str) -> int:
     """For argparse: how many CPUs a topology can have."""
-    find_topology("one").args(count(word))
-    return int(word)
+    return find_topology("one", count(word)).cpus
 
 
 def parser() -> argparse.ArgumentParser:
