@@ -23,6 +23,7 @@ import tomllib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Any
 
@@ -72,28 +73,8 @@ def find_topology(name: str, cpus: int | None = None) -> Topology:
 # --- Splats ----------------------------------------------------------------------------------------------------------
 
 _STAMP = re.compile(r"^(?:<\d+>)?(?:\[ *\d+\.\d+\])?(?:\[ *[TC]\d+\])? ?")
-_SPLATS = re.compile(
-    r"""^(?:WARNING:|BUG:|INFO:\ (?:trying\ to\ register|possible|suspicious|inconsistent))  # lockdep, KASAN, KCSAN too
-      |^(?:watchdog:\ )?BUG:\ |\bkernel\ BUG\ at\ |\bWatchdog\ detected\ hard\ LOCKUP
-      |\bOops:|^general\ protection\ fault|^(?:divide\ error|invalid\ opcode|stack\ segment|double\ fault):
-      |\b[Uu]nable\ to\ handle\b
-      |\bKernel\ panic\ -\ not\ syncing
-      |^INFO:\ .*\bdetected\b.*\bstall|^rcu:\ INFO:|^rcu:.*\bdetected\b.*\bstall|\bself-detected\ stall\b
-      |^INFO:\ task\ .*\bblocked\ for\ more\ than\b|\bhung_task:
-      |^UBSAN:|^ODEBUG:|^refcount_t:|^list_(?:add|del)\ corruption|^kmemleak:\ \d+\ new\ suspected
-      |^sysfs:\ cannot\ create\ duplicate|^kobject_add_internal\ failed|\bDEBUG_LOCKS_WARN_ON\b
-      |^\ *Call\ Trace:
-    """,
-    re.X,
-)
-
-
-# KCSAN names the two functions that race. Races of the kernel's own are many, and not what is tried here.
-_FOREIGN_RACE = re.compile(
-    r"^BUG:\ KCSAN:\ (?!.*(?:demotion|tier|migrate_(?:on_reclaim|target)|node_get_allowed"
-    r"|\bpolicy_(?:show|store)\b|\bopen_show\b))"
-)
-SPLAT_LINES = 150
+_SPLATS = re.compile("|".join(re.findall("^[^#\n].*", (GUEST / "splats.txt").read_text(), re.M)))
+SPLAT_LINES = 150  # lockdep takes some hundred
 
 
 def _console(log: Path) -> str:
@@ -102,12 +83,9 @@ def _console(log: Path) -> str:
 
 
 def first_splat(console: str) -> str:
-    """The first line that a sound kernel does not print, and what comes behind it: lockdep takes some hundred lines."""
-    lines = [_STAMP.sub("", line) for line in console.replace("\r", "").splitlines()]
-    for number, line in enumerate(lines):
-        if _SPLATS.search(line) and not _FOREIGN_RACE.search(line):
-            return "\n".join(lines[number : number + SPLAT_LINES])
-    return ""
+    """The first line that a sound kernel does not print, and what comes behind it."""
+    lines = (_STAMP.sub("", line) for line in console.replace("\r", "").splitlines())
+    return "\n".join(islice(dropwhile(lambda line: not _SPLATS.search(line), lines), SPLAT_LINES))
 
 
 # --- The initramfs ---------------------------------------------------------------------------------------------------
@@ -118,11 +96,6 @@ def _need(program: str, package: str) -> Path:
     if not found:
         raise LabError(program, expected=f"the program from Debian's {package}", found="none", do="run `make setup`")
     return Path(found).resolve()
-
-
-def _libraries(program: Path) -> list[Path]:
-    """The shared libraries of a program, under the names the loader asks for; none if it is static."""
-    return [Path(path) for path in re.findall(r"(/\S+) \(0x", run(["ldd", program], check=False).stdout)]
 
 
 def _pack(files: dict[str, Path]) -> bytes:
@@ -164,7 +137,9 @@ def _base() -> bytes:
     busybox, stress = _need("busybox", "busybox-static"), _need("stress-ng", "stress-ng")
     files = {"/init": GUEST / "init", "/bin/busybox": busybox, "/usr/bin/stress-ng": stress}
     files |= {f"/bin/{name}": binary for name, binary in guest_programs().items()}
-    files |= {str(library): library for program in (busybox, stress) for library in _libraries(program)}
+    # Shared libraries go under the names the loader asks for; of a static program ldd names none.
+    shared = re.findall(r"(/\S+) \(0x", run(["ldd", busybox, stress], check=False).stdout)
+    files |= {library: Path(library) for library in shared}
     return _pack(files)
 
 
@@ -207,10 +182,8 @@ class _Line:
         try:
             self.ours.settimeout(max(0.001, deadline - time.monotonic()))
             data = self.ours.recv(1 << 16)
-        except TimeoutError:
-            raise _Gone("no answer in time") from None
         except OSError as error:
-            raise _Gone(str(error)) from None
+            raise _Gone("no answer in time" if isinstance(error, TimeoutError) else str(error)) from None
         if not data:
             raise _Gone("the machine stopped")
         self._buffer += data
@@ -237,8 +210,7 @@ class Guest:
         deadline = time.monotonic() + timeout
         self.process, self.log, self.name = process, log, name
         self._agent, self._monitor = agent, monitor
-        self._id = 0
-        self._dimms = 0
+        self._id = self._dimms = 0
         self._messages: list[dict[str, Any]] = []
         self._monitor.line(deadline)  # the greeting
         self._monitor.send(b'{"execute": "qmp_capabilities"}\n')
@@ -247,7 +219,7 @@ class Guest:
 
     # The command channel
 
-    def _answer(self, deadline: float) -> tuple[int, bytes]:
+    def _answer(self, deadline: float) -> Output:
         head = self._agent.line(deadline)
         try:
             number, status, length, crc = (int(word) for word in head.split())
@@ -256,21 +228,21 @@ class Guest:
         data = self._agent.bytes(length, deadline)
         if number != self._id or zlib.crc32(data) != crc:
             raise self.error(f"answer {self._id}, whole", f"answer {number}, checksum {crc:#x}, {zlib.crc32(data):#x}")
-        return status, data
+        return Output(status, data.decode(errors="replace"))
 
-    def _ask(self, verb: str, data: bytes, timeout: float) -> tuple[int, bytes]:
+    def _ask(self, verb: str, data: bytes, timeout: float = 60) -> Output:
         self._id += 1
         # The agent ends a script at the time limit, so that its output is not lost; it gets ten more seconds to say so.
         deadline = time.monotonic() + timeout + 10
         head = f"{verb} {self._id} {int(timeout * 1000)} {len(data)} {zlib.crc32(data)}\n".encode()
         try:
             self._agent.send(head + data)
-            status, answer = self._answer(deadline)
+            answer = self._answer(deadline)
         except _Gone as gone:
             raise self.error("an answer on the command channel", str(gone)) from None
-        if status == -3:
-            raise self.error(f"to {verb}", answer.decode(errors="replace").strip(), False)
-        return status, answer
+        if answer.status == -3:
+            raise self.error(f"to {verb}", answer.text.strip(), False)
+        return answer
 
     def error(self, expected: str, found: str, hangs: bool = True) -> LabError:
         seen = self.splat() or (tail(self.log) if hangs else "")
@@ -283,57 +255,52 @@ class Guest:
         if len(data) > CHUNK:
             self.put("/run/long.script", data)
             data = b". /run/long.script"
-        status, answer = self._ask("run", data, timeout)
-        text = answer.decode(errors="replace")
-        if status < 0:
-            how = "did not end" if status == -1 else "did not end, not even when killed"
-            raise self.error(f"a script to end within {timeout:g} s", f"it {how}:\n{script.strip()}\n--\n{text}")
-        if check and status:
-            raise self.error("exit status 0", f"{status} from:\n{script.strip()}\n--\n{text}", False)
-        return Output(status, text)
+        output = self._ask("run", data, timeout)
+        said = f"{script.strip()}\n--\n{output.text}"
+        if output.status < 0:
+            how = "did not end" if output.status == -1 else "did not end, not even when killed"
+            raise self.error(f"a script to end within {timeout:g} s", f"it {how}:\n{said}")
+        if check and output.status:
+            raise self.error("exit status 0", f"{output.status} from:\n{said}", False)
+        return output
 
     def read(self, path: str) -> str:
         """A file of the guest, without the blank space around it."""
-        return self._ask("get", path.encode(), 60)[1].decode(errors="replace").strip()
+        return self._ask("get", path.encode()).text.strip()
 
     def put(self, path: str, data: bytes) -> None:
         """Make a file in the guest (mode 0755)."""
         for start in range(0, len(data) or 1, CHUNK):
-            self._ask("add" if start else "put", path.encode() + b"\0" + data[start : start + CHUNK], 60)
+            self._ask("add" if start else "put", path.encode() + b"\0" + data[start : start + CHUNK])
 
     # The machine
 
-    def qmp(self, command: str, *, timeout: float = 30, **arguments: Any) -> Any:
-        """Run a command of QEMU's monitor. An underscore in an argument's name stands for a hyphen."""
-        words = {name.replace("_", "-"): value for name, value in arguments.items()}
+    def qmp(self, command: str, **arguments: Any) -> None:
+        """Run a command of QEMU's monitor."""
         with contextlib.suppress(_Gone):  # nor will it answer
-            self._monitor.send(json.dumps({"execute": command, "arguments": words}).encode() + b"\n")
-        answer = self.message(lambda message: "event" not in message, timeout)
+            self._monitor.send(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        answer = self.message(lambda message: "event" not in message, 30)
         if not answer or "error" in answer:
             found = answer["error"]["desc"] if answer else "no answer in time"
-            raise self.error(f"QEMU to do {command} {words}", found, False)
-        return answer["return"]
+            raise self.error(f"QEMU to do {command} {arguments}", found, False)
 
     def message(self, wanted: Callable[[dict[str, Any]], bool], timeout: float) -> dict[str, Any] | None:
         """Wait for a message of QEMU's monitor that `wanted` takes; the others are kept for whoever wants them."""
         deadline = time.monotonic() + timeout
-        while True:
-            for index, message in enumerate(self._messages):
-                if wanted(message):
-                    return self._messages.pop(index)
-            try:
+        try:
+            while not (found := next(filter(wanted, self._messages), None)):
                 self._messages.append(json.loads(self._monitor.line(deadline)))
-            except _Gone as gone:
-                if self.process.poll() is None:
-                    return None
-                raise self.error("a message from QEMU", str(gone)) from None
+        except _Gone as gone:
+            if self.process.poll() is None:
+                return None
+            raise self.error("a message from QEMU", str(gone)) from None
+        self._messages.remove(found)
+        return found
 
     def online_blocks(self) -> int:
-        """How many memory blocks are online."""
         return int(self.sh("cat /sys/devices/system/memory/memory*/state | grep -cx online", check=False).text)
 
     def block_size(self) -> int:
-        """Bytes of a memory block."""
         return int(self.read("/sys/devices/system/memory/block_size_bytes"), 16)
 
     def plug(self, size: int = 512 << 20, node: int = 1, *, timeout: float = 30) -> str:
@@ -356,7 +323,7 @@ class Guest:
 
     def add_dimm(self, name: str, size: int, node: int) -> None:
         """Plug memory into a node, and do not wait for the guest."""
-        self.qmp("object-add", qom_type="memory-backend-ram", id=f"{name}-ram", size=size)
+        self.qmp("object-add", **{"qom-type": "memory-backend-ram"}, id=f"{name}-ram", size=size)
         self.qmp("device_add", driver="pc-dimm", id=name, memdev=f"{name}-ram", node=node)
 
     def remove_dimm(self, name: str, timeout: float) -> str:
@@ -374,19 +341,12 @@ class Guest:
     # The console
 
     def splat(self) -> str:
-        """What its console has that a sound kernel does not print."""
         return first_splat(_console(self.log))
-
-    def lockdep_is_off(self) -> bool:
-        """True if lockdep is built in and has stopped looking: then a quiet console proves nothing."""
-        stats = self.sh("cat /proc/lockdep_stats 2>/dev/null", check=False).text
-        return bool(re.search(r"debug_locks:\s*0", stats))
 
     def off(self) -> None:
         """Power off and wait."""
-        self._id += 1
         with contextlib.suppress(_Gone):
-            self._agent.send(f"off {self._id} 0 0 0\n".encode())
+            self._agent.send(b"off 0 0 0 0\n")
         try:
             self.process.wait(OFF_SECONDS)
         except subprocess.TimeoutExpired:
@@ -516,7 +476,8 @@ def boot(
             raise
         if guest.process.poll() is not None:
             raise guest.error("a guest that runs until the end", "it stopped by itself")
-        if guest.lockdep_is_off():
+        # A lockdep that has stopped looking is quiet, too.
+        if re.search(r"debug_locks:\s*0", guest.sh("cat /proc/lockdep_stats 2>/dev/null", check=False).text):
             raise guest.error("debug_locks: 1 in /proc/lockdep_stats", "0: lockdep has switched itself off")
         guest.off()
         if guest.splat():
