@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from lab.common import BUILD, CACHE, LabError, count, launch, run, say, tail
+from lab.kernels import build, trees  # for the command alone
 
 QEMU = "qemu-system-x86_64"
 KVM = "kvm"
@@ -35,10 +36,12 @@ GUEST = Path(__file__).resolve().parent
 APPEND = "console=ttyS0 loglevel=5 panic=-1 panic_on_warn=1 oops=panic random.trust_cpu=on"
 PROBE_SECONDS = 8  # a KVM guest that works is up in two
 OFF_SECONDS = 20
+BOOT_TRIES = 3
 CHUNK = 8192  # bytes per message to the guest: what its serial driver buffers while the agent is busy
-
-
-# --- Topologies ------------------------------------------------------------------------------------------------------
+SPLAT_LINES = 150  # lockdep takes some hundred
+_STAMP = re.compile(r"^(?:<\d+>)?(?:\[ *\d+\.\d+\])?(?:\[ *[TC]\d+\])? ?")
+_SPLATS = re.compile("|".join(re.findall("^[^#\n].*", (GUEST / "splats.txt").read_text(), re.M)))
+_accelerators: list[str] = []  # the one of this machine, once its first guest was to be booted
 
 
 @dataclass(frozen=True)
@@ -63,32 +66,16 @@ def find_topology(name: str, cpus: int | None = None) -> Topology:
     """The topology of that name, with as many CPUs as asked for."""
     if name not in TOPOLOGIES:
         raise LabError(f"topology {name}", expected=" or ".join(TOPOLOGIES), found=name, do="check the name")
-    machine = replace(TOPOLOGIES[name], cpus=cpus or TOPOLOGIES[name].cpus)
-    if machine.cpus < 2 or machine.cpus % 2:
-        where = f"topology {name}"
-        raise LabError(where, expected="an even number of CPUs", found=f"{machine.cpus}", do="check cpus=")
-    return machine
-
-
-# --- Splats ----------------------------------------------------------------------------------------------------------
-
-_STAMP = re.compile(r"^(?:<\d+>)?(?:\[ *\d+\.\d+\])?(?:\[ *[TC]\d+\])? ?")
-_SPLATS = re.compile("|".join(re.findall("^[^#\n].*", (GUEST / "splats.txt").read_text(), re.M)))
-SPLAT_LINES = 150  # lockdep takes some hundred
-
-
-def _console(log: Path) -> str:
-    """What a guest has printed so far; nothing if it never got that far."""
-    return log.read_text(errors="replace") if log.exists() else ""
+    cpus = cpus or TOPOLOGIES[name].cpus
+    if cpus < 2 or cpus % 2:
+        raise LabError(f"topology {name}", expected="an even number of CPUs", found=f"{cpus}", do="check cpus=")
+    return replace(TOPOLOGIES[name], cpus=cpus)
 
 
 def first_splat(console: str) -> str:
     """The first line that a sound kernel does not print, and what comes behind it."""
     lines = (_STAMP.sub("", line) for line in console.replace("\r", "").splitlines())
     return "\n".join(islice(dropwhile(lambda line: not _SPLATS.search(line), lines), SPLAT_LINES))
-
-
-# --- The initramfs ---------------------------------------------------------------------------------------------------
 
 
 def _need(program: str, package: str) -> Path:
@@ -108,9 +95,8 @@ def _pack(files: dict[str, Path]) -> bytes:
             shutil.copyfile(file, there)
             there.chmod(0o755)
         names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
-        done = subprocess.run(
-            ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root, input=names.encode(), capture_output=True
-        )
+        command = ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"]
+        done = subprocess.run(command, cwd=root, input=names.encode(), capture_output=True)
     if done.returncode:
         raise LabError("cpio", expected="an archive", found=done.stderr.decode(), do="check the disk")
     return done.stdout
@@ -147,9 +133,6 @@ def _initramfs(programs: Sequence[Path], to: Path) -> Path:
     """The same, and behind it these programs in /bin."""
     to.write_bytes(_base() + _pack({f"/bin/{program.name}": program for program in programs}))
     return to
-
-
-# --- A running guest -------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -217,8 +200,6 @@ class Guest:
         self._monitor.line(deadline)
         self._answer(deadline)  # "ready"
 
-    # The command channel
-
     def _answer(self, deadline: float) -> Output:
         head = self._agent.line(deadline)
         try:
@@ -272,8 +253,6 @@ class Guest:
         """Make a file in the guest (mode 0755)."""
         for start in range(0, len(data) or 1, CHUNK):
             self._ask("add" if start else "put", path.encode() + b"\0" + data[start : start + CHUNK])
-
-    # The machine
 
     def qmp(self, command: str, **arguments: Any) -> None:
         """Run a command of QEMU's monitor."""
@@ -338,13 +317,10 @@ class Guest:
         self.qmp("object-del", id=f"{name}-ram")
         return ""
 
-    # The console
-
     def splat(self) -> str:
-        return first_splat(_console(self.log))
+        return first_splat(self.log.read_text(errors="replace"))
 
     def off(self) -> None:
-        """Power off and wait."""
         with contextlib.suppress(_Gone):
             self._agent.send(b"off 0 0 0 0\n")
         try:
@@ -373,33 +349,31 @@ def _running(
     _need(QEMU, "qemu-system-x86")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder, contextlib.ExitStack() as at_end:
+    agent, monitor = _Line(), _Line()
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder, agent.ours, monitor.ours:
         command = _command(image, machine, accel, append, programs, folder)
-        agent, monitor = _Line(), _Line()
-        at_end.enter_context(agent.ours)
-        at_end.enter_context(monitor.ours)
-        path, fds = str(log).replace(",", ",,"), (agent.theirs.fileno(), monitor.theirs.fileno())
+        fds = agent.theirs.fileno(), monitor.theirs.fileno()
         command += [
-            "-chardev", f"file,id=console,path={path},append=on", "-serial", "chardev:console",
+            "-chardev", f"file,id=console,path={str(log).replace(',', ',,')},append=on", "-serial", "chardev:console",
             "-chardev", f"socket,id=agent,fd={fds[0]}", "-chardev", f"socket,id=qmp,fd={fds[1]}",
             "-serial", "chardev:agent", "-mon", "chardev=qmp,mode=control",
         ]  # fmt: skip
         errors = Path(folder) / "stderr"
         with errors.open("wb") as out, agent.theirs, monitor.theirs:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=fds)
-        at_end.callback(process.wait)
-        at_end.callback(process.kill)  # runs before it
         try:
-            guest = Guest(process, agent, monitor, log, machine.name, timeout)
-        except _Gone as gone:
-            seen = (str(gone), errors.read_text(errors="replace").strip(), first_splat(_console(log)), tail(log))
+            yield Guest(process, agent, monitor, log, machine.name, timeout)
+        except _Gone as gone:  # while it came up: later ones are told by its methods
+            said, console = (path.read_text(errors="replace") for path in (errors, log))
             raise LabError(
                 f"boot of {image}, topology {machine.name}, {accel}",
                 expected=f"the guest to be up within {timeout:g} s",
-                found="\n".join(filter(None, seen)),
+                found="\n".join(filter(None, (str(gone), said.strip(), first_splat(console), tail(log)))),
                 do=f"read the console log {log}; on a busy machine give it more time",
             ) from None
-        yield guest
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _runs(image: Path, accel: str) -> bool:
@@ -410,9 +384,6 @@ def _runs(image: Path, accel: str) -> bool:
             guest.sh("true", timeout=5)
         return True
     return False
-
-
-_accelerators: list[str] = []  # the one of this machine, once its first guest was to be booted
 
 
 def accelerator(image: Path, one_thread: bool = False) -> str:
@@ -428,12 +399,9 @@ def accelerator(image: Path, one_thread: bool = False) -> str:
     return name if name == KVM else f"tcg,thread={'single' if one_thread else 'multi'}"
 
 
-BOOT_TRIES = 3
-
-
 def slipped(log: Path) -> bool:
-    """Did the guest die on a breakpoint of its own? TCG's threads may run one that text_poke() has taken back."""
-    return bool(re.search(r"\b(?:Oops: )?int3: 0000 \[#1\]", _console(log)))
+    """Did the guest die on a breakpoint of its own? See `boot()`."""
+    return log.exists() and bool(re.search(r"\bint3: 0000 \[#1\]", log.read_text(errors="replace")))
 
 
 @contextlib.contextmanager
@@ -499,33 +467,28 @@ def even(word: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    from lab.kernels import build, trees
-
     words = argparse.ArgumentParser("python3 -m lab.guests.guest", description=(__doc__ or "").partition("\n")[0])
     commands = words.add_subparsers(dest="command", required=True)
     for name, about in (("shell", "boot to a shell"), ("run", "boot, run one script, power off")):
         command = commands.add_parser(name, help=about, description=about, parents=[trees.options()])
         usual = "(default: %(default)s)"
         command.add_argument("--which", choices=("series", "stock"), default="series", help=f"the kernel {usual}")
-        about = f"how it is configured {usual}"
-        command.add_argument("--variant", choices=tuple(build.VARIANTS), default="plain", help=about)
-        command.add_argument("--topology", choices=tuple(TOPOLOGIES), default="one", help=f"the machine {usual}")
+        command.add_argument("--variant", choices=build.VARIANTS, default="plain", help=f"how it is configured {usual}")
+        command.add_argument("--topology", choices=TOPOLOGIES, default="one", help=f"the machine {usual}")
         command.add_argument("--cpus", type=even, help="how many (default: what the topology has)")
     command.add_argument("script", help="a line for the guest's sh")
     return words
 
 
 def main(given: argparse.Namespace) -> int:
-    from lab.kernels import build, trees
-
     kernel = trees.chosen(given)[0]
     image = build.image(kernel, given.which, given.variant)
     if given.command == "shell":
         shell(image, given.topology, given.cpus)
         return 0
     log = BUILD / kernel.name / "logs" / f"run-{given.topology}.console"
-    append = build.BOOT_WORDS.get(given.variant, "")
-    with boot(image, given.topology, cpus=given.cpus, log=log, append=append) as guest:
+    words = build.BOOT_WORDS.get(given.variant, "")
+    with boot(image, given.topology, cpus=given.cpus, log=log, append=words) as guest:
         output = guest.sh(given.script, timeout=600, check=False)
         print(output.text, end="")
     return output.status
