@@ -329,14 +329,12 @@ class Guest:
             raise self.error(f"power off within {OFF_SECONDS} s", "it hangs") from None
 
 
-def _command(
-    image: Path, machine: Topology, accel: str, append: str, programs: Sequence[Path], folder: str
-) -> list[str]:
-    """QEMU, but for where its serial lines go. Its initramfs is made in `folder`."""
+def _command(image: Path, initramfs: Path, machine: Topology, accel: str, append: str) -> list[str]:
+    """QEMU, but for where its serial lines go."""
     return [
         QEMU, *machine.args(), "-accel", accel, "-cpu", "host" if accel == KVM else "max",
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-kernel", str(image), "-initrd", str(_initramfs(programs, Path(folder) / "initramfs")),
+        "-kernel", str(image), "-initrd", str(initramfs),
         "-append", " ".join(filter(None, (APPEND, machine.append, append))),
     ]  # fmt: skip
 
@@ -351,7 +349,7 @@ def _running(
     log.write_text("")
     agent, monitor = _Line(), _Line()
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, agent.ours, monitor.ours:
-        command = _command(image, machine, accel, append, programs, folder)
+        command = _command(image, _initramfs(programs, Path(folder) / "initramfs"), machine, accel, append)
         fds = agent.theirs.fileno(), monitor.theirs.fileno()
         command += [
             "-chardev", f"file,id=console,path={str(log).replace(',', ',,')},append=on", "-serial", "chardev:console",
@@ -452,15 +450,6 @@ def boot(
             raise guest.error("a quiet console", "splats")
 
 
-def shell(image: Path, topology: str, cpus: int | None = None) -> None:
-    """A guest on the terminal, until the user leaves."""
-    machine, accel = find_topology(topology, cpus), accelerator(image)
-    say(f"{image}, topology {machine.name}. To leave: `poweroff`, or Ctrl-A X to stop the machine at once.")
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
-        command = _command(image, machine, accel, "lab.shell panic_on_warn=0", (), folder)
-        subprocess.run([*command, "-serial", "mon:stdio"])
-
-
 def even(word: str) -> int:
     """For argparse: how many CPUs a topology can have."""
     return find_topology("one", count(word)).cpus
@@ -484,7 +473,12 @@ def main(given: argparse.Namespace) -> int:
     kernel = trees.chosen(given)[0]
     image = build.image(kernel, given.which, given.variant)
     if given.command == "shell":
-        shell(image, given.topology, given.cpus)
+        machine, accel = find_topology(given.topology, given.cpus), accelerator(image)
+        say(f"{image}, topology {machine.name}. To leave: `poweroff`, or Ctrl-A X to stop the machine at once.")
+        with tempfile.TemporaryDirectory(prefix="lab-") as folder:
+            initramfs = _initramfs((), Path(folder) / "initramfs")
+            command = _command(image, initramfs, machine, accel, "lab.shell panic_on_warn=0")
+            subprocess.run([*command, "-serial", "mon:stdio"])
         return 0
     log = BUILD / kernel.name / "logs" / f"run-{given.topology}.console"
     words = build.BOOT_WORDS.get(given.variant, "")
