@@ -22,13 +22,12 @@ import time
 import tomllib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import dropwhile, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.common import BUILD, CACHE, LabError, count, launch, run, say, tail
-from lab.kernels import build, trees  # for the command alone
+from lab.kernels import build, trees  # for the command alone: guests know of kernels only the image
 
 QEMU = "qemu-system-x86_64"
 KVM = "kvm"
@@ -44,8 +43,7 @@ _SPLATS = re.compile("|".join(re.findall("^[^#\n].*", (GUEST / "splats.txt").rea
 _accelerators: list[str] = []  # the one of this machine, once its first guest was to be booted
 
 
-@dataclass(frozen=True)
-class Topology:
+class Topology(NamedTuple):
     """A machine of `topologies.toml`."""
 
     name: str
@@ -69,7 +67,7 @@ def find_topology(name: str, cpus: int | None = None) -> Topology:
     cpus = cpus or TOPOLOGIES[name].cpus
     if cpus < 2 or cpus % 2:
         raise LabError(f"topology {name}", expected="an even number of CPUs", found=f"{cpus}", do="check cpus=")
-    return replace(TOPOLOGIES[name], cpus=cpus)
+    return TOPOLOGIES[name]._replace(cpus=cpus)
 
 
 def first_splat(console: str) -> str:
@@ -135,8 +133,7 @@ def _initramfs(programs: Sequence[Path], to: Path) -> Path:
     return to
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """What a script printed, stdout and stderr, and its exit status."""
 
     status: int
@@ -296,7 +293,6 @@ class Guest:
         return dimm
 
     def unplug(self, dimm: str, *, timeout: float = 30) -> None:
-        """Unplug what plug() returned, and wait till it is gone."""
         if refusal := self.remove_dimm(dimm, timeout):
             raise self.error(f"the guest to give back {dimm}", f"{refusal} (memory in use that can't be moved?)")
 
@@ -420,8 +416,8 @@ def boot(
     itself failed: then the splat is the likelier cause.
 
     `one_thread`: without KVM, CPUs take turns. With a thread for each (seen in QEMU 7.2), a CPU may still run a
-    breakpoint that the kernel had put into code it was patching, and has taken out again: `Oops: int3`. Flipping any
-    static key that other CPUs are using does it, such as that of the stock kernel's `numa_balancing`.
+    breakpoint that text_poke() has taken out again: `Oops: int3`. Flipping a static key that other CPUs are using does
+    it, such as that of the stock kernel's `numa_balancing`.
     """
     machine, accel = find_topology(topology, cpus), accelerator(image, one_thread)
     with contextlib.ExitStack() as stack:
