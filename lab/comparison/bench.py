@@ -405,7 +405,7 @@ def run_folder(kernel: Kernel, design: Design, seed: int) -> Path:
 def place(word: str) -> str:
     """For argparse: TOPOLOGY or TOPOLOGY/CPUS."""
     name, _, cpus = word.partition("/")
-    find_topology(name).args(count(cpus) if cpus else None)
+    find_topology(name, count(cpus) if cpus else None)
     return word
 
 

@@ -52,7 +52,6 @@ def trace(machine: Guest) -> None:
 def waits(machine: Guest) -> tuple[int, int]:
     """The grace periods waited for since tracing began: all, and those of the demotion code."""
     text = machine.sh(f"cd {TRACING} && echo 0 >tracing_on && awk '{WAITS}' trace; echo 1 >tracing_on").text
-    found = re.search(r"^waits (\d+) (\d+)$", text, re.M)
-    if not found:
+    if not (found := re.search(r"^waits (\d+) (\d+)$", text, re.M)):
         raise LabError(f"{TRACING} in the guest", expected="calls of synchronize_rcu()", found=text, do="read the log")
     return int(found[1]), int(found[2])

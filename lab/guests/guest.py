@@ -19,13 +19,15 @@ import socket
 import subprocess
 import tempfile
 import time
+import tomllib
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from itertools import dropwhile, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lab.common import BUILD, CACHE, LabError, count, launch, run, say, tail
+from lab.kernels import build, trees  # for the command alone: guests know of kernels only the image
 
 QEMU = "qemu-system-x86_64"
 KVM = "kvm"
@@ -33,113 +35,45 @@ GUEST = Path(__file__).resolve().parent
 APPEND = "console=ttyS0 loglevel=5 panic=-1 panic_on_warn=1 oops=panic random.trust_cpu=on"
 PROBE_SECONDS = 8  # a KVM guest that works is up in two
 OFF_SECONDS = 20
+BOOT_TRIES = 3
 CHUNK = 8192  # bytes per message to the guest: what its serial driver buffers while the agent is busy
+SPLAT_LINES = 150  # lockdep takes some hundred
+_STAMP = re.compile(r"^(?:<\d+>)?(?:\[ *\d+\.\d+\])?(?:\[ *[TC]\d+\])? ?")
+_SPLATS = re.compile("|".join(re.findall("^[^#\n].*", (GUEST / "splats.txt").read_text(), re.M)))
+_accelerators: list[str] = []  # the one of this machine, once its first guest was to be booted
 
 
-# --- Topologies ------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Topology:
-    """A machine: its NUMA nodes, and where its CPUs and its memory are."""
+class Topology(NamedTuple):
+    """A machine of `topologies.toml`."""
 
     name: str
     cpus: int
-    words: str  # QEMU's; the first half of the CPUs is 0 to {before}, the second one {half} to {last}
+    words: str
     append: str = ""
 
-    def args(self, cpus: int | None = None) -> tuple[str, ...]:
-        """QEMU's arguments, with as many CPUs as asked for."""
-        cpus = cpus or self.cpus
-        if cpus < 2 or cpus % 2:
-            where = f"topology {self.name}"
-            raise LabError(where, expected="an even number of CPUs", found=f"{cpus}", do="check cpus=")
-        return tuple(self.words.format(cpus=cpus, last=cpus - 1, half=cpus // 2, before=cpus // 2 - 1).split())
+    def args(self) -> list[str]:
+        cpus, half = self.cpus, self.cpus // 2
+        return self.words.format(cpus=cpus, last=cpus - 1, half=half, before=half - 1, slow=_TABLES["slow"]).split()
 
 
-_RAM = "-object memory-backend-ram,id=m{},size={}".format
-_HMAT = "-numa hmat-lb,initiator={0},target={1},hierarchy=memory,data-type=access-"
-_LINK = f"{_HMAT}latency,latency={{2}} {_HMAT}bandwidth,bandwidth={{3}}".format
-# What tells the kernel that node 1 is slower than node 0: 5.15 goes by the distance, later ones by the HMAT.
-_SLOW = f"-numa dist,src=0,dst=1,val=30 {_LINK(0, 0, 100, '100G')} {_LINK(0, 1, 400, '20G')}"
-_ALL_CPUS = "-numa node,nodeid=0,cpus=0-{last},memdev=m0"
-TOPOLOGIES = {
-    topology.name: topology
-    for topology in (
-        Topology("one", 4, "-M q35 -smp {cpus} -m 2G"),
-        Topology(
-            "two-socket", 4, f"-M q35 -smp {{cpus}},sockets=2 -m 2G {_RAM(0, '1G')} {_RAM(1, '1G')} "
-            "-numa node,nodeid=0,cpus=0-{before},memdev=m0 -numa node,nodeid=1,cpus={half}-{last},memdev=m1",
-        ),
-        Topology(
-            "tiered", 2, f"-M q35,hmat=on -smp {{cpus}} -m 1G {_RAM(0, '512M')} {_RAM(1, '512M')} {_ALL_CPUS} "
-            f"-numa node,nodeid=1,memdev=m1,initiator=0 {_SLOW}",
-        ),
-        Topology(
-            "hot-add", 4, f"-M q35,hmat=on -smp {{cpus}} -m 1G,slots=4,maxmem=4G {_RAM(0, '1G')} {_ALL_CPUS} "
-            f"-numa node,nodeid=1,initiator=0 {_SLOW}", "memhp_default_state=online_movable",
-        ),
-        Topology(  # the slow node's CPUs come after boot, and memory may come to a third node
-            "slow-cpus", 4, "-M q35,hmat=on -smp {cpus},sockets=2 -m 1G,slots=4,maxmem=4G "
-            f"{_RAM(0, '512M')} {_RAM(1, '512M')} -numa node,nodeid=0,cpus=0-{{before}},memdev=m0 "
-            f"-numa node,nodeid=1,cpus={{half}}-{{last}},memdev=m1 -numa node,nodeid=2,initiator=0 {_SLOW} "
-            f"-numa dist,src=0,dst=2,val=20 -numa dist,src=1,dst=2,val=30 "
-            f"{_LINK(1, 1, 400, '20G')} {_LINK(1, 0, 500, '15G')}",
-            "maxcpus=2 memhp_default_state=online_movable",
-        ),
-    )
-}  # fmt: skip
+_TABLES = tomllib.loads((GUEST / "topologies.toml").read_text())
+TOPOLOGIES = {name: Topology(name, **words) for name, words in _TABLES["topology"].items()}
 
 
-def find_topology(name: str) -> Topology:
-    """The topology of that name."""
+def find_topology(name: str, cpus: int | None = None) -> Topology:
+    """The topology of that name, with as many CPUs as asked for."""
     if name not in TOPOLOGIES:
         raise LabError(f"topology {name}", expected=" or ".join(TOPOLOGIES), found=name, do="check the name")
-    return TOPOLOGIES[name]
-
-
-# --- Splats ----------------------------------------------------------------------------------------------------------
-
-_STAMP = re.compile(r"^(?:<\d+>)?(?:\[ *\d+\.\d+\])?(?:\[ *[TC]\d+\])? ?")
-_SPLATS = re.compile(
-    r"""^(?:WARNING:|BUG:|INFO:\ (?:trying\ to\ register|possible|suspicious|inconsistent))  # lockdep, KASAN, KCSAN too
-      |^(?:watchdog:\ )?BUG:\ |\bkernel\ BUG\ at\ |\bWatchdog\ detected\ hard\ LOCKUP
-      |\bOops:|^general\ protection\ fault|^(?:divide\ error|invalid\ opcode|stack\ segment|double\ fault):
-      |\b[Uu]nable\ to\ handle\b
-      |\bKernel\ panic\ -\ not\ syncing
-      |^INFO:\ .*\bdetected\b.*\bstall|^rcu:\ INFO:|^rcu:.*\bdetected\b.*\bstall|\bself-detected\ stall\b
-      |^INFO:\ task\ .*\bblocked\ for\ more\ than\b|\bhung_task:
-      |^UBSAN:|^ODEBUG:|^refcount_t:|^list_(?:add|del)\ corruption|^kmemleak:\ \d+\ new\ suspected
-      |^sysfs:\ cannot\ create\ duplicate|^kobject_add_internal\ failed|\bDEBUG_LOCKS_WARN_ON\b
-      |^\ *Call\ Trace:
-    """,
-    re.X,
-)
-
-
-# KCSAN names the two functions that race. Races of the kernel's own are many, and not what is tried here.
-_FOREIGN_RACE = re.compile(
-    r"^BUG:\ KCSAN:\ (?!.*(?:demotion|tier|migrate_(?:on_reclaim|target)|node_get_allowed"
-    r"|\bpolicy_(?:show|store)\b|\bopen_show\b))"
-)
-SPLAT_LINES = 150
-
-
-def _console(log: Path) -> str:
-    """What a guest has printed so far; nothing if it never got that far."""
-    return log.read_text(errors="replace") if log.exists() else ""
+    cpus = cpus or TOPOLOGIES[name].cpus
+    if cpus < 2 or cpus % 2:
+        raise LabError(f"topology {name}", expected="an even number of CPUs", found=f"{cpus}", do="check cpus=")
+    return TOPOLOGIES[name]._replace(cpus=cpus)
 
 
 def first_splat(console: str) -> str:
-    """The first line that a sound kernel does not print, and what comes behind it: lockdep takes some hundred lines."""
-    lines = [_STAMP.sub("", line) for line in console.replace("\r", "").splitlines()]
-    for number, line in enumerate(lines):
-        if _SPLATS.search(line) and not _FOREIGN_RACE.search(line):
-            return "\n".join(lines[number : number + SPLAT_LINES])
-    return ""
-
-
-# --- The initramfs ---------------------------------------------------------------------------------------------------
+    """The first line that a sound kernel does not print, and what comes behind it."""
+    lines = (_STAMP.sub("", line) for line in console.replace("\r", "").splitlines())
+    return "\n".join(islice(dropwhile(lambda line: not _SPLATS.search(line), lines), SPLAT_LINES))
 
 
 def _need(program: str, package: str) -> Path:
@@ -147,11 +81,6 @@ def _need(program: str, package: str) -> Path:
     if not found:
         raise LabError(program, expected=f"the program from Debian's {package}", found="none", do="run `make setup`")
     return Path(found).resolve()
-
-
-def _libraries(program: Path) -> list[Path]:
-    """The shared libraries of a program, under the names the loader asks for; none if it is static."""
-    return [Path(path) for path in re.findall(r"(/\S+) \(0x", run(["ldd", program], check=False).stdout)]
 
 
 def _pack(files: dict[str, Path]) -> bytes:
@@ -164,9 +93,8 @@ def _pack(files: dict[str, Path]) -> bytes:
             shutil.copyfile(file, there)
             there.chmod(0o755)
         names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
-        done = subprocess.run(
-            ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root, input=names.encode(), capture_output=True
-        )
+        command = ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"]
+        done = subprocess.run(command, cwd=root, input=names.encode(), capture_output=True)
     if done.returncode:
         raise LabError("cpio", expected="an archive", found=done.stderr.decode(), do="check the disk")
     return done.stdout
@@ -193,7 +121,9 @@ def _base() -> bytes:
     busybox, stress = _need("busybox", "busybox-static"), _need("stress-ng", "stress-ng")
     files = {"/init": GUEST / "init", "/bin/busybox": busybox, "/usr/bin/stress-ng": stress}
     files |= {f"/bin/{name}": binary for name, binary in guest_programs().items()}
-    files |= {str(library): library for program in (busybox, stress) for library in _libraries(program)}
+    # Shared libraries go under the names the loader asks for; of a static program ldd names none.
+    shared = re.findall(r"(/\S+) \(0x", run(["ldd", busybox, stress], check=False).stdout)
+    files |= {library: Path(library) for library in shared}
     return _pack(files)
 
 
@@ -203,11 +133,7 @@ def _initramfs(programs: Sequence[Path], to: Path) -> Path:
     return to
 
 
-# --- A running guest -------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """What a script printed, stdout and stderr, and its exit status."""
 
     status: int
@@ -223,26 +149,21 @@ class _Line:
 
     def __init__(self) -> None:
         self._buffer = b""
-        self._ours, self.theirs = socket.socketpair()
-
-    def close(self) -> None:
-        self._ours.close()
+        self.ours, self.theirs = socket.socketpair()
 
     def send(self, data: bytes) -> None:
         try:
-            self._ours.settimeout(30)
-            self._ours.sendall(data)
+            self.ours.settimeout(30)
+            self.ours.sendall(data)
         except OSError as error:
             raise _Gone(f"the machine does not listen: {error}") from None
 
     def _fill(self, deadline: float) -> None:
         try:
-            self._ours.settimeout(max(0.001, deadline - time.monotonic()))
-            data = self._ours.recv(1 << 16)
-        except TimeoutError:
-            raise _Gone("no answer in time") from None
+            self.ours.settimeout(max(0.001, deadline - time.monotonic()))
+            data = self.ours.recv(1 << 16)
         except OSError as error:
-            raise _Gone(str(error)) from None
+            raise _Gone("no answer in time" if isinstance(error, TimeoutError) else str(error)) from None
         if not data:
             raise _Gone("the machine stopped")
         self._buffer += data
@@ -269,17 +190,14 @@ class Guest:
         deadline = time.monotonic() + timeout
         self.process, self.log, self.name = process, log, name
         self._agent, self._monitor = agent, monitor
-        self._id = 0
-        self._dimms = 0
+        self._id = self._dimms = 0
         self._messages: list[dict[str, Any]] = []
         self._monitor.line(deadline)  # the greeting
         self._monitor.send(b'{"execute": "qmp_capabilities"}\n')
         self._monitor.line(deadline)
         self._answer(deadline)  # "ready"
 
-    # The command channel
-
-    def _answer(self, deadline: float) -> tuple[int, bytes]:
+    def _answer(self, deadline: float) -> Output:
         head = self._agent.line(deadline)
         try:
             number, status, length, crc = (int(word) for word in head.split())
@@ -288,21 +206,21 @@ class Guest:
         data = self._agent.bytes(length, deadline)
         if number != self._id or zlib.crc32(data) != crc:
             raise self.error(f"answer {self._id}, whole", f"answer {number}, checksum {crc:#x}, {zlib.crc32(data):#x}")
-        return status, data
+        return Output(status, data.decode(errors="replace"))
 
-    def _ask(self, verb: str, data: bytes, timeout: float) -> tuple[int, bytes]:
+    def _ask(self, verb: str, data: bytes, timeout: float = 60) -> Output:
         self._id += 1
         # The agent ends a script at the time limit, so that its output is not lost; it gets ten more seconds to say so.
         deadline = time.monotonic() + timeout + 10
         head = f"{verb} {self._id} {int(timeout * 1000)} {len(data)} {zlib.crc32(data)}\n".encode()
         try:
             self._agent.send(head + data)
-            status, answer = self._answer(deadline)
+            answer = self._answer(deadline)
         except _Gone as gone:
             raise self.error("an answer on the command channel", str(gone)) from None
-        if status == -3:
-            raise self.error(f"to {verb}", answer.decode(errors="replace").strip(), False)
-        return status, answer
+        if answer.status == -3:
+            raise self.error(f"to {verb}", answer.text.strip(), False)
+        return answer
 
     def error(self, expected: str, found: str, hangs: bool = True) -> LabError:
         seen = self.splat() or (tail(self.log) if hangs else "")
@@ -315,57 +233,50 @@ class Guest:
         if len(data) > CHUNK:
             self.put("/run/long.script", data)
             data = b". /run/long.script"
-        status, answer = self._ask("run", data, timeout)
-        text = answer.decode(errors="replace")
-        if status < 0:
-            how = "did not end" if status == -1 else "did not end, not even when killed"
-            raise self.error(f"a script to end within {timeout:g} s", f"it {how}:\n{script.strip()}\n--\n{text}")
-        if check and status:
-            raise self.error("exit status 0", f"{status} from:\n{script.strip()}\n--\n{text}", False)
-        return Output(status, text)
+        output = self._ask("run", data, timeout)
+        said = f"{script.strip()}\n--\n{output.text}"
+        if output.status < 0:
+            how = "did not end" if output.status == -1 else "did not end, not even when killed"
+            raise self.error(f"a script to end within {timeout:g} s", f"it {how}:\n{said}")
+        if check and output.status:
+            raise self.error("exit status 0", f"{output.status} from:\n{said}", False)
+        return output
 
     def read(self, path: str) -> str:
         """A file of the guest, without the blank space around it."""
-        return self._ask("get", path.encode(), 60)[1].decode(errors="replace").strip()
+        return self._ask("get", path.encode()).text.strip()
 
     def put(self, path: str, data: bytes) -> None:
         """Make a file in the guest (mode 0755)."""
         for start in range(0, len(data) or 1, CHUNK):
-            self._ask("add" if start else "put", path.encode() + b"\0" + data[start : start + CHUNK], 60)
+            self._ask("add" if start else "put", path.encode() + b"\0" + data[start : start + CHUNK])
 
-    # The machine
-
-    def qmp(self, command: str, *, timeout: float = 30, **arguments: Any) -> Any:
-        """Run a command of QEMU's monitor. An underscore in an argument's name stands for a hyphen."""
-        words = {name.replace("_", "-"): value for name, value in arguments.items()}
+    def qmp(self, command: str, **arguments: Any) -> None:
+        """Run a command of QEMU's monitor."""
         with contextlib.suppress(_Gone):  # nor will it answer
-            self._monitor.send(json.dumps({"execute": command, "arguments": words}).encode() + b"\n")
-        answer = self.message(lambda message: "event" not in message, timeout)
+            self._monitor.send(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
+        answer = self.message(lambda message: "event" not in message, 30)
         if not answer or "error" in answer:
             found = answer["error"]["desc"] if answer else "no answer in time"
-            raise self.error(f"QEMU to do {command} {words}", found, False)
-        return answer["return"]
+            raise self.error(f"QEMU to do {command} {arguments}", found, False)
 
     def message(self, wanted: Callable[[dict[str, Any]], bool], timeout: float) -> dict[str, Any] | None:
         """Wait for a message of QEMU's monitor that `wanted` takes; the others are kept for whoever wants them."""
         deadline = time.monotonic() + timeout
-        while True:
-            for index, message in enumerate(self._messages):
-                if wanted(message):
-                    return self._messages.pop(index)
-            try:
+        try:
+            while not (found := next(filter(wanted, self._messages), None)):
                 self._messages.append(json.loads(self._monitor.line(deadline)))
-            except _Gone as gone:
-                if self.process.poll() is None:
-                    return None
-                raise self.error("a message from QEMU", str(gone)) from None
+        except _Gone as gone:
+            if self.process.poll() is None:
+                return None
+            raise self.error("a message from QEMU", str(gone)) from None
+        self._messages.remove(found)
+        return found
 
     def online_blocks(self) -> int:
-        """How many memory blocks are online."""
         return int(self.sh("cat /sys/devices/system/memory/memory*/state | grep -cx online", check=False).text)
 
     def block_size(self) -> int:
-        """Bytes of a memory block."""
         return int(self.read("/sys/devices/system/memory/block_size_bytes"), 16)
 
     def plug(self, size: int = 512 << 20, node: int = 1, *, timeout: float = 30) -> str:
@@ -382,13 +293,12 @@ class Guest:
         return dimm
 
     def unplug(self, dimm: str, *, timeout: float = 30) -> None:
-        """Unplug what plug() returned, and wait till it is gone."""
         if refusal := self.remove_dimm(dimm, timeout):
             raise self.error(f"the guest to give back {dimm}", f"{refusal} (memory in use that can't be moved?)")
 
     def add_dimm(self, name: str, size: int, node: int) -> None:
         """Plug memory into a node, and do not wait for the guest."""
-        self.qmp("object-add", qom_type="memory-backend-ram", id=f"{name}-ram", size=size)
+        self.qmp("object-add", **{"qom-type": "memory-backend-ram"}, id=f"{name}-ram", size=size)
         self.qmp("device_add", driver="pc-dimm", id=name, memdev=f"{name}-ram", node=node)
 
     def remove_dimm(self, name: str, timeout: float) -> str:
@@ -403,101 +313,71 @@ class Guest:
         self.qmp("object-del", id=f"{name}-ram")
         return ""
 
-    # The console
-
     def splat(self) -> str:
-        """What its console has that a sound kernel does not print."""
-        return first_splat(_console(self.log))
-
-    def lockdep_is_off(self) -> bool:
-        """True if lockdep is built in and has stopped looking: then a quiet console proves nothing."""
-        stats = self.sh("cat /proc/lockdep_stats 2>/dev/null", check=False).text
-        return bool(re.search(r"debug_locks:\s*0", stats))
+        return first_splat(self.log.read_text(errors="replace"))
 
     def off(self) -> None:
-        """Power off and wait."""
-        self._id += 1
         with contextlib.suppress(_Gone):
-            self._agent.send(f"off {self._id} 0 0 0\n".encode())
+            self._agent.send(b"off 0 0 0 0\n")
         try:
             self.process.wait(OFF_SECONDS)
         except subprocess.TimeoutExpired:
             raise self.error(f"power off within {OFF_SECONDS} s", "it hangs") from None
 
 
-def _command(image: Path, initramfs: Path, machine: Topology, cpus: int | None, accel: str, append: str) -> list[str]:
+def _command(image: Path, initramfs: Path, machine: Topology, accel: str, append: str) -> list[str]:
     """QEMU, but for where its serial lines go."""
-    words = " ".join(word for word in (APPEND, machine.append, append) if word)
     return [
-        QEMU, *machine.args(cpus), "-accel", accel, "-cpu", "host" if accel == KVM else "max",
+        QEMU, *machine.args(), "-accel", accel, "-cpu", "host" if accel == KVM else "max",
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-        "-kernel", str(image), "-initrd", str(initramfs), "-append", words,
+        "-kernel", str(image), "-initrd", str(initramfs),
+        "-append", " ".join(filter(None, (APPEND, machine.append, append))),
     ]  # fmt: skip
 
 
 @contextlib.contextmanager
 def _running(
-    image: Path,
-    machine: Topology,
-    accel: str,
-    *,
-    log: Path,
-    timeout: float,
-    append: str = "",
-    cpus: int | None = None,
-    programs: Sequence[Path] = (),
+    image: Path, machine: Topology, accel: str, append: str, programs: Sequence[Path], log: Path, timeout: float
 ) -> Iterator[Guest]:
     """A guest that is up; it is killed at the end if it still runs."""
     _need(QEMU, "qemu-system-x86")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder, contextlib.ExitStack() as at_end:
+    agent, monitor = _Line(), _Line()
+    with tempfile.TemporaryDirectory(prefix="lab-") as folder, agent.ours, monitor.ours:
+        command = _command(image, _initramfs(programs, Path(folder) / "initramfs"), machine, accel, append)
+        fds = agent.theirs.fileno(), monitor.theirs.fileno()
+        command += [
+            "-chardev", f"file,id=console,path={str(log).replace(',', ',,')},append=on", "-serial", "chardev:console",
+            "-chardev", f"socket,id=agent,fd={fds[0]}", "-chardev", f"socket,id=qmp,fd={fds[1]}",
+            "-serial", "chardev:agent", "-mon", "chardev=qmp,mode=control",
+        ]  # fmt: skip
         errors = Path(folder) / "stderr"
-        command = _command(image, _initramfs(programs, Path(folder) / "initramfs"), machine, cpus, accel, append)
-        lines = {"agent": _Line(), "qmp": _Line()}
-        for line in lines.values():
-            at_end.callback(line.close)
-        path = str(log).replace(",", ",,")
-        command += ["-chardev", f"file,id=console,path={path},append=on", "-serial", "chardev:console"]
-        for name, line in lines.items():
-            command += ["-chardev", f"socket,id={name},fd={line.theirs.fileno()}"]
-        command += ["-serial", "chardev:agent", "-mon", "chardev=qmp,mode=control"]
-        with errors.open("wb") as stderr:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr,
-                pass_fds=[line.theirs.fileno() for line in lines.values()],
-            )  # fmt: skip
-        at_end.callback(process.wait)
-        at_end.callback(process.kill)  # runs before it
-        for line in lines.values():
-            line.theirs.close()
+        with errors.open("wb") as out, agent.theirs, monitor.theirs:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=fds)
         try:
-            guest = Guest(process, lines["agent"], lines["qmp"], log, machine.name, timeout)
-        except _Gone as gone:
-            said = errors.read_text(errors="replace").strip()
-            seen = first_splat(_console(log))
+            yield Guest(process, agent, monitor, log, machine.name, timeout)
+        except _Gone as gone:  # while it came up: later ones are told by its methods
+            said, console = (path.read_text(errors="replace") for path in (errors, log))
             raise LabError(
                 f"boot of {image}, topology {machine.name}, {accel}",
                 expected=f"the guest to be up within {timeout:g} s",
-                found="\n".join(part for part in (str(gone), said, seen, tail(log)) if part),
+                found="\n".join(filter(None, (str(gone), said.strip(), first_splat(console), tail(log)))),
                 do=f"read the console log {log}; on a busy machine give it more time",
             ) from None
-        yield guest
+        finally:
+            process.kill()
+            process.wait()
 
 
 def _runs(image: Path, accel: str) -> bool:
     """Whether a guest really runs so here: a /dev/kvm that exists may still hang one."""
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, contextlib.suppress(LabError):
         log = Path(folder) / "console"
-        with _running(
-            image, TOPOLOGIES["one"], accel, cpus=2, append="panic_on_warn=0", log=log, timeout=PROBE_SECONDS
-        ) as guest:
+        with _running(image, find_topology("one", 2), accel, "panic_on_warn=0", (), log, PROBE_SECONDS) as guest:
             guest.sh("true", timeout=5)
         return True
     return False
-
-
-_accelerators: list[str] = []  # the one of this machine, once its first guest was to be booted
 
 
 def accelerator(image: Path, one_thread: bool = False) -> str:
@@ -513,12 +393,9 @@ def accelerator(image: Path, one_thread: bool = False) -> str:
     return name if name == KVM else f"tcg,thread={'single' if one_thread else 'multi'}"
 
 
-BOOT_TRIES = 3
-
-
 def slipped(log: Path) -> bool:
-    """Did the guest die on a breakpoint of its own? TCG's threads may run one that text_poke() has taken back."""
-    return bool(re.search(r"\b(?:Oops: )?int3: 0000 \[#1\]", _console(log)))
+    """Did the guest die on a breakpoint of its own? See `boot()`."""
+    return log.exists() and bool(re.search(r"\bint3: 0000 \[#1\]", log.read_text(errors="replace")))
 
 
 @contextlib.contextmanager
@@ -539,17 +416,14 @@ def boot(
     itself failed: then the splat is the likelier cause.
 
     `one_thread`: without KVM, CPUs take turns. With a thread for each (seen in QEMU 7.2), a CPU may still run a
-    breakpoint that the kernel had put into code it was patching, and has taken out again: `Oops: int3`. Flipping any
-    static key that other CPUs are using does it, such as that of the stock kernel's `numa_balancing`.
+    breakpoint that text_poke() has taken out again: `Oops: int3`. Flipping a static key that other CPUs are using does
+    it, such as that of the stock kernel's `numa_balancing`.
     """
-    machine, accel = find_topology(topology), accelerator(image, one_thread)
+    machine, accel = find_topology(topology, cpus), accelerator(image, one_thread)
     with contextlib.ExitStack() as stack:
         for left in reversed(range(BOOT_TRIES)):
             try:
-                running = _running(
-                    image, machine, accel, log=log, timeout=timeout, append=append, cpus=cpus, programs=programs
-                )
-                guest = stack.enter_context(running)
+                guest = stack.enter_context(_running(image, machine, accel, append, programs, log, timeout))
                 break
             except LabError:
                 if not (left and slipped(log)):
@@ -564,57 +438,47 @@ def boot(
             raise
         if guest.process.poll() is not None:
             raise guest.error("a guest that runs until the end", "it stopped by itself")
-        if guest.lockdep_is_off():
+        # A lockdep that has stopped looking is quiet, too.
+        if re.search(r"debug_locks:\s*0", guest.sh("cat /proc/lockdep_stats 2>/dev/null", check=False).text):
             raise guest.error("debug_locks: 1 in /proc/lockdep_stats", "0: lockdep has switched itself off")
         guest.off()
         if guest.splat():
             raise guest.error("a quiet console", "splats")
 
 
-def shell(image: Path, topology: str, cpus: int | None = None) -> None:
-    """A guest on the terminal, until the user leaves."""
-    machine, accel = find_topology(topology), accelerator(image)
-    say(f"{image}, topology {machine.name}. To leave: `poweroff`, or Ctrl-A X to stop the machine at once.")
-    with tempfile.TemporaryDirectory(prefix="lab-") as folder:
-        initramfs = _initramfs((), Path(folder) / "initramfs")
-        command = _command(image, initramfs, machine, cpus, accel, "lab.shell panic_on_warn=0")
-        subprocess.run([*command, "-serial", "mon:stdio"])
-
-
 def even(word: str) -> int:
     """For argparse: how many CPUs a topology can have."""
-    find_topology("one").args(count(word))
-    return int(word)
+    return find_topology("one", count(word)).cpus
 
 
 def parser() -> argparse.ArgumentParser:
-    from lab.kernels import build, trees
-
     words = argparse.ArgumentParser("python3 -m lab.guests.guest", description=(__doc__ or "").partition("\n")[0])
     commands = words.add_subparsers(dest="command", required=True)
     for name, about in (("shell", "boot to a shell"), ("run", "boot, run one script, power off")):
         command = commands.add_parser(name, help=about, description=about, parents=[trees.options()])
         usual = "(default: %(default)s)"
         command.add_argument("--which", choices=("series", "stock"), default="series", help=f"the kernel {usual}")
-        about = f"how it is configured {usual}"
-        command.add_argument("--variant", choices=tuple(build.VARIANTS), default="plain", help=about)
-        command.add_argument("--topology", choices=tuple(TOPOLOGIES), default="one", help=f"the machine {usual}")
+        command.add_argument("--variant", choices=build.VARIANTS, default="plain", help=f"how it is configured {usual}")
+        command.add_argument("--topology", choices=TOPOLOGIES, default="one", help=f"the machine {usual}")
         command.add_argument("--cpus", type=even, help="how many (default: what the topology has)")
     command.add_argument("script", help="a line for the guest's sh")
     return words
 
 
 def main(given: argparse.Namespace) -> int:
-    from lab.kernels import build, trees
-
     kernel = trees.chosen(given)[0]
     image = build.image(kernel, given.which, given.variant)
     if given.command == "shell":
-        shell(image, given.topology, given.cpus)
+        machine, accel = find_topology(given.topology, given.cpus), accelerator(image)
+        say(f"{image}, topology {machine.name}. To leave: `poweroff`, or Ctrl-A X to stop the machine at once.")
+        with tempfile.TemporaryDirectory(prefix="lab-") as folder:
+            initramfs = _initramfs((), Path(folder) / "initramfs")
+            command = _command(image, initramfs, machine, accel, "lab.shell panic_on_warn=0")
+            subprocess.run([*command, "-serial", "mon:stdio"])
         return 0
     log = BUILD / kernel.name / "logs" / f"run-{given.topology}.console"
-    append = build.BOOT_WORDS.get(given.variant, "")
-    with boot(image, given.topology, cpus=given.cpus, log=log, append=append) as guest:
+    words = build.BOOT_WORDS.get(given.variant, "")
+    with boot(image, given.topology, cpus=given.cpus, log=log, append=words) as guest:
         output = guest.sh(given.script, timeout=600, check=False)
         print(output.text, end="")
     return output.status

@@ -24,17 +24,16 @@ from lab.rendering import render
 # --- Machines
 
 
-def numa(args: tuple[str, ...]) -> list[str]:
+def numa(args: list[str]) -> list[str]:
     return [value for word, value in zip(args, args[1:]) if word == "-numa"]
 
 
 @pytest.mark.parametrize("name", guest.TOPOLOGIES)
 @pytest.mark.parametrize("cpus", [None, 8, 16])
 def test_every_cpu_belongs_to_one_node(name: str, cpus: int | None) -> None:
-    topology = guest.TOPOLOGIES[name]
-    args = topology.args(cpus)
+    args = guest.find_topology(name, cpus).args()
     smp = int(args[args.index("-smp") + 1].partition(",")[0])
-    assert smp == (cpus or topology.cpus)
+    assert smp == (cpus or guest.TOPOLOGIES[name].cpus)
     owned: list[int] = []
     for node in numa(args):
         if found := re.search(r"cpus=(\d+)-(\d+)", node):
@@ -58,7 +57,7 @@ def test_a_wrong_topology_or_cpu_count_is_refused_by_name(tmp_path: Path) -> Non
     with pytest.raises(LabError, match="two-socket"):
         guest.find_topology("twosocket")
     with pytest.raises(LabError, match="even number"):
-        guest.TOPOLOGIES["two-socket"].args(5)
+        guest.find_topology("two-socket", 5)
 
 
 # --- Splats
