@@ -273,6 +273,13 @@ def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results
         for what in entries:
             shown = call([tree / checker, "search", f"^{re.escape(what)}$"], cwd=tree, check=False).stdout
             assert what in shown, f"{checker} does not find {what}; it says:\n{shown}"
+    with results.case(f"{kernel.name} htmldocs of the page"):
+        page = next(path for path in new if path.endswith(".rst"))
+        folder = Path(page).parent.relative_to("Documentation")
+        with tempfile.TemporaryDirectory() as made:
+            done = call(["make", f"SPHINXDIRS={folder}", f"BUILDDIR={made}", "htmldocs"], cwd=tree, check=False)
+            assert [*Path(made).rglob(f"{Path(page).stem}.html")], f"no page was made:\n{done.stdout[-2000:]}"
+        no_lines("messages that name it", (line for line in done.stdout.splitlines() if page in line))
     with results.case(f"{kernel.name} get_maintainer finds the new files"):
         section = (ROOT / "MAINTAINERS").read_text().split("\n")[0]
         for path in new:
