@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """KERNEL=latest: the newest kernel source that Debian has for its next release.
 
-The machine's apt stays as it is: lists and files are in the lab's cache, only the mirror and the keys are the machine's.
+The machine's apt stays as it is: lists and files are in the lab's cache; only mirror and keys are the machine's.
 """
 
 from __future__ import annotations

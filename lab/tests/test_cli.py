@@ -339,7 +339,8 @@ def test_clean_cache(source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
         prune.main(prune.parser().parse_args([]))
     assert {path.name for path in cache.iterdir()} == {name, "6.6-cccccc", "ccache", "latest", "7.3"}
     said = capsys.readouterr().out
-    assert said.count("is gone or has another kernel") == 3 and "7.2.tar.xz is gone" in said and "a run is using it" in said and "freed" in said
+    assert "7.2.tar.xz is gone" in said
+    assert said.count("is gone or has another kernel") == 3 and "a run is using it" in said and "freed" in said
     os.utime(cache / name / "lock", (time.time() - 40 * 86400,) * 2)
     prune.main(prune.parser().parse_args(["--days", "50"]))
     assert (cache / name).exists()
