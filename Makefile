@@ -26,7 +26,7 @@ demo: ## all set-up, then build, boot, compare, toggle the gate, and write the r
 check: ## all tests; ends with `N passed, N failed`
 	$(RUN) lab.checks.check $(TREE) $(ARGS)
 
-check-all: ## check, and the slow part: the first commit alone, the config matrix, KASAN, KCSAN, the planted faults
+check-all: ## check, and the slow part: a boot after each fix, the config matrix, KASAN, KCSAN, the planted faults
 	$(RUN) lab.checks.check $(TREE) --all $(ARGS)
 
 check-mutants: ## the planted faults alone

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """What every part of the lab needs: where things are, how to run a program, how to fail, how a command ends."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl
@@ -45,45 +43,25 @@ def tail(log: Path, lines: int = 30) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
 
 
-def run(
-    command: Sequence[str | Path],
-    *,
-    cwd: Path | None = None,
-    env: Mapping[str, str] | None = None,
-    log: Path | None = None,
-    stdin: str | None = None,
-    check: bool = True,
-    timeout: float | None = None,
-) -> subprocess.CompletedProcess[str]:
+def run(command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None,
+        log: Path | None = None, stdin: str | None = None, check: bool = True,
+        timeout: float | None = None) -> subprocess.CompletedProcess[str]:
     """Run a program; output is captured, or appended to `log`. A failure becomes a LabError with the tail.
 
     `env` is added to the environment. stdout and stderr come back joined.
     """
     words = [str(word) for word in command]
-    merged = {**os.environ, **(env or {})}
     if log:
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("a") as out:
-            out.write(f"$ {shlex.join(words)}\n")
-            out.flush()
-            done = subprocess.run(
-                words, cwd=cwd, env=merged, input=stdin, text=True,
-                stdout=out, stderr=subprocess.STDOUT, timeout=timeout,
-            )  # fmt: skip
-        shown = tail(log)
-    else:
-        done = subprocess.run(
-            words, cwd=cwd, env=merged, input=stdin, text=True, errors="replace",
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
-        )
-        shown = "\n".join((done.stdout or "").splitlines()[-30:])
+    with (log or Path(os.devnull)).open("a") as out:
+        print("$", shlex.join(words), file=out, flush=True)
+        done = subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, input=stdin, timeout=timeout,
+                              text=True, errors="replace", stdout=out if log else subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
     if check and done.returncode:
-        raise LabError(
-            shlex.join(words),
-            expected="exit status 0",
-            found=f"exit status {done.returncode}\n{shown}",
-            do=f"read {log}" if log else "run the command by hand",
-        )
+        shown = tail(log) if log else "\n".join(done.stdout.splitlines()[-30:])
+        raise LabError(shlex.join(words), expected="exit status 0", found=f"exit status {done.returncode}\n{shown}",
+                       do=f"read {log}" if log else "run the command by hand")
     return done
 
 
@@ -110,22 +88,20 @@ def count(word: str) -> int:
 def launch(main: Callable[[argparse.Namespace], int | None], parser: argparse.ArgumentParser) -> NoReturn:
     """Run a command to its exit status. What the user or the machine can do to it is a message, not a traceback."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does, which the background ignores
-    status = 1
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         try:
-            status = main(parser.parse_args()) or 0
+            sys.exit(main(parser.parse_args()))
         finally:
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
-        status, message = 130, str(stop) or "stopped; what is built and measured is kept"
+        with contextlib.suppress(OSError):
+            print(str(stop) or "stopped; what is built and measured is kept", file=sys.stderr)
+        sys.exit(130)
     except LabError as error:
-        message = f"error: {error}"
+        sys.exit(f"error: {error}")
     except BrokenPipeError:
-        message = "error: nobody reads the output any more"
+        sys.exit("error: nobody reads the output any more")
     except OSError as error:  # a full disk, a file that one may not read
-        message = f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}"
-    else:
-        raise SystemExit(status)
-    with contextlib.suppress(OSError):
-        print(message, file=sys.stderr)
-    raise SystemExit(status)
+        sys.exit(f"error: {error.filename}: {error.strerror}" if error.filename else f"error: {error}")

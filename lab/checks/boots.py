@@ -4,6 +4,7 @@
 import contextlib
 import random
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,22 +24,15 @@ TEST_SECONDS = 1800
 KCSAN = "/sys/kernel/debug/kcsan"
 UNIT_TESTS = "kunit.enable=1 kunit.autorun=1"  # KUnit waits to be asked, twice since 6.16
 WATCHED = 1000  # accesses: less is no look
-
-# Which selftest cases a topology cannot show, by a pattern of their names. What skips and is not in here has failed.
-DEMOTED = r"demotion_gate\.(pages_are_demoted|demotion_comes_back)"
-MAY_SKIP = (  # the cases, the reason, the topologies
-    (r"demotion_gate\.cpus_leave_under_another_policy|policy\..*\.node_cpu_events",
-     "no node's CPUs can all go while another has some", ("one", "tiered", "hot-add")),
-    (r"demotion_gate\.memory_leaves_under_another_policy|policy\..*\.(node_memory_events|cancelled_offline_of_a_node)",
-     "no node's memory can all go", ("one", "two-socket", "tiered")),
-    (DEMOTED, "no node has a lower tier that stays", ("one", "two-socket", "hot-add")),
-)  # fmt: skip
+MAY_SKIP = tomllib.loads(Path(__file__).with_name("skips.toml").read_text())["skip"]
 
 
 def declared(kernel: Kernel, topology: str) -> dict[str, str]:
-    found = {cases: why for cases, why, where in MAY_SKIP if topology in where}
-    untiered = {DEMOTED: "this kernel puts plain nodes into one tier, whatever the HMAT says"}
-    return found if tells_tiers(kernel) else found | untiered
+    """The cases that may skip, by a pattern of their names, and why."""
+    here = (skip for skip in MAY_SKIP if topology in skip.get("topologies", guest.TOPOLOGIES))
+    libfs = (kernel.source / "fs/libfs.c").read_text()
+    only = {"untiered": not tells_tiers(kernel), "unsigned": "simple_attr_write_signed" not in libfs}
+    return {skip["cases"]: skip["why"] for skip in here if all(only[word] for word in only.keys() & skip)}
 
 
 def tells_tiers(kernel: Kernel) -> bool:
@@ -47,16 +41,13 @@ def tells_tiers(kernel: Kernel) -> bool:
 
 
 def boot_state(machine: Guest, nodes: int) -> None:
-    """What must hold after booting with the default policy: a gate that fits the nodes, and a build if it is open.
-
-    With one node the log has no word of it. The key is looked at where it is asked for: these kernels are built for
-    size, where a function that is only `inline` becomes a call.
-    """
+    """What must hold after booting with the default policy: a gate that fits the nodes, and a build if it is open."""
     several = int(nodes > 1)
     expect("policy and gate", ("auto", several), gate.state(machine))
     expect("builds since boot", several, gate.rebuilds(machine))
     if not several:
         expect("lines about demotion in the log", "", machine.sh("dmesg | grep -i demot", check=False).text)
+    # These kernels are built for size, where a function that is only `inline` would become a call.
     found = machine.sh("grep -w demotion_gate_is_open /proc/kallsyms", check=False).text
     expect("a function demotion_gate_is_open()", "", found)
 
@@ -67,13 +58,11 @@ def dimm_comes_and_goes(machine: Guest, target: str) -> None:
         before = gate.rebuilds(machine)
         expect("gate before the DIMM", 0, gate.state(machine)[1])
         dimm = machine.plug()
-        expect("gate with the DIMM", 1, gate.state(machine)[1])
-        expect("builds by the DIMM's memory", 1, gate.rebuilds(machine) - before)
-        expect("targets", {0: target, 1: ""}, gate.targets(machine))
+        there = gate.state(machine)[1], gate.rebuilds(machine) - before, gate.targets(machine)
+        expect("gate, builds by its memory, targets with the DIMM", (1, 1, {0: target, 1: ""}), there)
         machine.unplug(dimm)
-        expect("gate without the DIMM", 0, gate.state(machine)[1])
-        expect("targets of node 0", "", gate.targets(machine)[0])
-        expect("builds when it went", 1, gate.rebuilds(machine) - before)
+        gone = gate.state(machine)[1], gate.rebuilds(machine) - before, gate.targets(machine)[0]
+        expect("gate, builds since before it came, targets of node 0 without the DIMM", (0, 1, ""), gone)
 
 
 def slow_cpus_come(machine: Guest) -> None:
@@ -104,17 +93,13 @@ def run_kunit(results: Results, machine: Guest, name: str) -> None:
         results.note(f"{name} kunit", False, f"no results in debugfs:\n{text}")
 
 
-def one_node(results: Results, kernel: Kernel, logs: Path, *, one_thread: bool = False) -> None:
-    """What the gate is there for: nothing is built and nothing waits while it is closed, from power-on.
-
-    With `always`, each event builds and waits once. In a boot of its own: the unit tests would build.
-    """
+def one_node(results: Results, kernel: Kernel, logs: Path) -> None:
+    """What the gate is there for: nothing is built and nothing waits while it is closed, from power-on."""
     name, log = f"{kernel.name} one node, traced from power-on:", logs / "one-node.console"
     script = "toggle cpu --cycles {0} >/dev/null && toggle memory --cycles {0} >/dev/null"
-    boot = series_boot(kernel, "debug", "one", log, append=f"kunit.enable=0 {gate.TRACED}", one_thread=one_thread)
     with (
         results.case(f"{name} no build, no wait, no message, 100 CPU and block cycles; with always, each event once"),
-        boot as machine,
+        series_boot(kernel, "debug", "one", log, f"kunit.enable=0 {gate.TRACED}") as machine,  # unit tests would build
     ):
         boot_state(machine, 1)
         assert gate.waits(machine)[0], "tracing saw no grace period of anyone during boot: it was not on"
@@ -136,12 +121,11 @@ def quiet(results: Results, name: str) -> contextlib.AbstractContextManager[None
 
 
 @contextlib.contextmanager
-def series_boot(
-    kernel: Kernel, variant: str, topology: str, log: Path, *, append: str = "", **more: Any
-) -> Iterator[Guest]:
+def series_boot(kernel: Kernel, variant: str, topology: str, log: Path, words: str = "", **how: Any) -> Iterator[Guest]:
     """A guest with the series kernel of that variant: with the time and the words its checkers need."""
-    image, words = build.image(kernel, "series", variant), f"{build.BOOT_WORDS.get(variant, '')} {append}"
-    with guest.boot(image, topology, log=log, timeout=BOOT_SECONDS[variant], append=words, **more) as machine:
+    image, words = build.image(kernel, "series", variant), f"{build.BOOT_WORDS.get(variant, '')} {words}"
+    how |= {"timeout": BOOT_SECONDS[variant], "at_once": variant == "kcsan"}  # or that one has nothing to see
+    with guest.boot(image, topology, log=log, append=words, **how) as machine:
         yield machine
         if variant == "kcsan":
             have_watched(machine.read(KCSAN))
@@ -155,13 +139,11 @@ def have_watched(counters: str) -> None:
         raise LabError(KCSAN, expected=expected, found=counters, do="see lab/kernels/config/kcsan.config")
 
 
-def topology_boot(
-    results: Results, kernel: Kernel, variant: str, topology: str, logs: Path, *, one_thread: bool = False
-) -> None:
+def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str, logs: Path) -> None:
     """Everything that is tried in one boot."""
     name, log = f"{kernel.name} {variant} {topology}:", logs / f"{variant}-{topology}.console"
     with quiet(results, name), series_boot(
-        kernel, variant, topology, log, append=UNIT_TESTS, programs=[build.selftest(kernel)], one_thread=one_thread
+        kernel, variant, topology, log, UNIT_TESTS, programs=[build.selftest(kernel)]
     ) as machine:
         if "debug" in build.VARIANTS[variant]:
             run_kunit(results, machine, name)
@@ -182,13 +164,17 @@ def topology_boot(
             expect("results of the selftest, as its plan has them", int(plan[1]) if plan else "a plan", seen)
 
 
-def first_commit(results: Results, kernel: Kernel, logs: Path) -> None:
-    """The first commit alone boots; the last one is what all other boots are of."""
-    with results.case(f"{kernel.name} the first commit alone, tiered: boots, quiet to the end"):
-        mine = replace(build.beside(kernel, "first"), files=render.render(kernel).files(1))
-        with guest.boot(build.image(mine, "series"), "tiered", log=logs / "first-tiered.console") as machine:
-            absent = machine.sh(f"test -e {gate.SYSFS}", check=False).status
-            assert absent, f"{gate.SYSFS} is there: this is not the first commit alone"
+def each_fix(results: Results, kernel: Kernel, logs: Path) -> None:
+    """The kernel boots after each commit before the gate; all other boots are of the last one."""
+    rendering, mine = render.render(kernel), build.beside(kernel, "fix")
+    for upto, commit in enumerate(rendering.commits, 1):
+        if "mm/demotion_gate.c" in commit.files:
+            break
+        with results.case(f"{kernel.name} up to {commit.slug}, tiered: boots, quiet to the end"):
+            image = build.image(replace(mine, files=rendering.files(upto)), "series")
+            with guest.boot(image, "tiered", log=logs / f"fix-{upto}-tiered.console") as machine:
+                absent = machine.sh(f"test -e {gate.SYSFS}", check=False).status
+                assert absent, f"{gate.SYSFS} is there: this is not the kernel before the gate"
 
 
 def parameter(results: Results, kernel: Kernel, logs: Path, seed: int) -> None:

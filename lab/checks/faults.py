@@ -16,12 +16,8 @@ INJECT = "/sys/kernel/debug/notifier-error-inject/memory/actions/{}/error"
 BLOCK = "/sys/devices/system/memory/memory{}/state"
 ERROR, MESSAGE = -28, "No space left on device"  # one that hotplug itself does not give
 BUSY = ("Device or resource busy", "Resource temporarily unavailable")
-MACHINES = (  # topology, the injector's priority, what is plugged
-    ("one", 0, False),
-    ("two-socket", 0, False),
-    ("hot-add", 0, True),
-    ("hot-add", 200, True),  # before the tier code, which then hears of the cancelling alone
-)
+# Topologies, and the injector's priority: 200 is before the tier code, which then hears of the cancelling alone.
+MACHINES = ("one", 0), ("two-socket", 0), ("hot-add", 0), ("hot-add", 200)
 
 
 def look(machine: Guest) -> tuple[tuple[str, int], dict[int, str]]:
@@ -61,18 +57,16 @@ def cancelled(machine: Guest, block: int, word: str, rebuilds: int = 0) -> None:
 
 
 def movable(machine: Guest, node: int) -> dict[int, str]:
-    """The blocks of a node that may go offline, and what brings each back into its zone.
-
-    The highest come first: the kernel's own memory is mostly in low ones.
-    """
+    """The blocks of a node that may go offline, and what brings each back into its zone."""
     script = f"""
     for path in /sys/devices/system/node/node{node}/memory[0-9]*; do
         [ "$(cat $path/state)" = online ] && echo "${{path##*memory}} $(cat $path/valid_zones)"
     done"""
     lines = (line.split() for line in machine.sh(script, check=False).text.splitlines())
     found = {int(block): zones[0] for block, *zones in lines if len(zones) == 1 and zones[0] != "none"}
-    return {block: "online_movable" if found[block] == "Movable" else "online_kernel"
-            for block in sorted(found, reverse=True)}  # fmt: skip
+    back = {"Movable": "online_movable"}
+    # The highest first: the kernel's own memory is mostly in low ones.
+    return {block: back.get(found[block], "online_kernel") for block in sorted(found, reverse=True)}
 
 
 def find_block(machine: Guest, node: int) -> tuple[int, str]:
@@ -104,6 +98,8 @@ def last_block(machine: Guest, kernel: Kernel, node: int, policy: str) -> None:
 
 
 def machine_faults(results: Results, machine: Guest, kernel: Kernel, name: str, plugged: bool) -> None:
+    if plugged:
+        machine.plug()
     own, word = find_block(machine, 0)
     for policy in gate.POLICIES:
         gate.set_policy(machine, policy)
@@ -128,13 +124,10 @@ def machine_faults(results: Results, machine: Guest, kernel: Kernel, name: str, 
             expect("targets of node 0", "1" if tells_tiers(kernel) else "", before[1][0])
 
 
-def run(results: Results, kernel: Kernel, variant: str, logs: Path, *, one_thread: bool = False) -> None:
-    for topology, priority, plugged in MACHINES:
+def run(results: Results, kernel: Kernel, variant: str, logs: Path) -> None:
+    for topology, priority in MACHINES:
         name = f"{kernel.name} {variant} {topology} faults{f' (injector first)' if priority else ''}:"
         log = logs / f"faults-{variant}-{topology}-{priority}.console"
-        append = f"memory-notifier-error-inject.priority={priority}"
-        with quiet(results, name):
-            with series_boot(kernel, variant, topology, log, append=append, one_thread=one_thread) as machine:
-                if plugged:
-                    machine.plug()
-                machine_faults(results, machine, kernel, name, plugged)
+        words = f"memory-notifier-error-inject.priority={priority}"
+        with quiet(results, name), series_boot(kernel, variant, topology, log, words) as machine:
+            machine_faults(results, machine, kernel, name, topology == "hot-add")

@@ -106,7 +106,7 @@ def seen(kernel: Kernel, which: str, fault: Fault, logs: Path) -> str:
     found, log = "", logs / f"fix-{fault.name.replace(' ', '-')}-{which}.console"
     try:
         words = "panic_on_warn=0 oops=panic kunit.enable=0"
-        with guest.boot(build.image(kernel, which), fault.topology, log=log, append=words) as machine:
+        with guest.boot(build.image(kernel, which), fault.topology, log=log, append=words, at_once=True) as machine:
             found = fault.show(machine)
     except LabError as error:
         if fault.crash and (crash := re.search(fault.crash, str(error))):

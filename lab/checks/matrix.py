@@ -4,31 +4,20 @@
 import functools
 import re
 import shutil
-from collections.abc import Iterable
+import tomllib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.checks import lint
 from lab.checks.lint import Scratch
 from lab.checks.results import Results, expect
-from lab.common import LabError, launch
-from lab.common import run as call
+from lab.common import LabError, launch, run as call
 from lab.kernels import trees
 from lab.kernels.trees import Kernel
 from lab.rendering import render
 
-# What else must be off so that a symbol can be: it selects the symbol, or is what the symbol would follow.
-ALONG = {
-    "MIGRATION": ("COMPACTION", "CMA", "MEMORY_HOTREMOVE", "TRANSPARENT_HUGEPAGE", "NUMA_MIGRATION"),
-    "MEMORY_HOTPLUG": ("MEMORY_HOTREMOVE",),
-    "DEBUG_FS": ("NOTIFIER_ERROR_INJECTION", "MEMORY_NOTIFIER_ERROR_INJECT"),
-    "HOTPLUG_CPU": ("SUSPEND", "HIBERNATION", "PM_SLEEP"),
-}
-TOOLCHAINS: dict[str, tuple[str, tuple[str, ...]]] = {  # the compiler, and make's words beside it
-    "gcc": ("gcc", ()),
-    "clang": ("clang", ("LLVM=1",) if shutil.which("ld.lld") else ()),
-    "arm64": ("aarch64-linux-gnu-gcc", ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")),
-}
+TABLE = tomllib.loads(Path(__file__).with_name("matrix.toml").read_text())
 GATE_OBJECT = "mm/demotion_gate.o"
 # What of the rebuild a kernel without it may not have.
 REBUILD = (
@@ -39,11 +28,12 @@ REBUILD = (
 
 @dataclass(frozen=True)
 class Case:
-    """A configuration: the base one, maybe without a symbol, or the smallest there is."""
+    """A configuration; the table says what each word means."""
 
     name: str
     toolchain: str = "gcc"
     without: str = ""
+    along: Sequence[str] = ()
     minimal: bool = False
 
 
@@ -51,14 +41,9 @@ def cases(kernel: Kernel) -> list[Case]:
     """x86 may have no choice about HOTPLUG_CPU other than to have one CPU; arm64 has it."""
     x86 = (kernel.source / "arch/x86/Kconfig").read_text()
     forced = re.search(r"^config HOTPLUG_CPU\n\s+def_bool y", x86, re.M)
-    without = ("NUMA", "MIGRATION", "SYSFS", "DEBUG_FS", "MEMORY_HOTPLUG", "JUMP_LABEL")
-    return [
-        Case("allnoconfig", minimal=True),
-        *(Case(f"without {name}", without=name) for name in without),
-        Case("with clang", "clang"),
-        Case("for arm64", "arm64"),
-        Case(f"without HOTPLUG_CPU{' for arm64' if forced else ''}", "arm64" if forced else "gcc", "HOTPLUG_CPU"),
-    ]
+    able = "arm64" if forced else "gcc"
+    found = [Case(name, **words) for name, words in TABLE["case"].items()]
+    return [case for case in found if case.without != "HOTPLUG_CPU" or case.toolchain == able]
 
 
 def built(here: Scratch, objects: str, folders: Iterable[str]) -> set[str]:
@@ -75,17 +60,17 @@ def built(here: Scratch, objects: str, folders: Iterable[str]) -> set[str]:
 def try_case(here: Scratch, case: Case, touched: Iterable[str]) -> None:
     """Compile what a configuration has of the touched objects, and check that it has what it should."""
     kernel = here.kernel
-    program, words = TOOLCHAINS[case.toolchain]
-    words = (lint.compiler(program), *words)
+    program, *words = TABLE["toolchain"][case.toolchain]
+    words.append(lint.compiler(program))
     if not shutil.which(program):
         raise LabError(case.name, expected=program, found="no such program", do="run `make setup`")
     # Each has an object directory of its own, for its host programs take longest.
     objects = f"matrix-{case.toolchain}"
-    off = (case.without, *ALONG.get(case.without, ())) if case.without else ()
-    text = lint.base_config(kernel) + "".join(f"# CONFIG_{name} is not set\n" for name in off)  # the last one counts
+    off = "".join(f"# CONFIG_{name} is not set\n" for name in (case.without, *case.along) if name)
+    text = lint.base_config(kernel) + off  # the last one counts
     symbols = here.configure(objects, "" if case.minimal else text, *words)
     if case.without:
-        what = f"CONFIG_{case.without} of a configuration without it (turn off what selects it, see ALONG)"
+        what = f"CONFIG_{case.without} of a configuration without it (turn off what selects it, see matrix.toml)"
         expect(what, "n", symbols.get(case.without, "n"))
     elif not case.minimal:
         expect("CONFIG_DEMOTION_GATE", "y", symbols.get("DEMOTION_GATE", "n"))

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Planted faults: each is a small mistake somebody could make, and some test must notice it.
 
-A mutant is one text of ours in the rendered kernel, replaced by another; mutants.toml has them. It gets a tree and
-objects of its own beside those of the kernel, is compiled, booted, and tested until a test fails. One that survives is
-a missing test.
+Each gets objects of its own beside the kernel's, and is tested until a test fails. One that survives is a missing test.
 """
 
 import argparse
@@ -12,7 +10,7 @@ import os
 import re
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +25,8 @@ from lab.rendering import render
 TABLE = Path(__file__).resolve().with_name("mutants.toml")
 GATE_FILE = "mm/demotion_gate.c"
 STORM_SECONDS = 60
+
+Check = tuple[str, Callable[[Results, Kernel, Path, int], None]]  # a kernel variant, and tests on it
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ def table() -> tuple[Mutant, ...]:
 
 def chosen(kernel: Kernel, only: Sequence[str] = ()) -> list[Mutant]:
     """The mutants that this kernel can have, or those of them that are named."""
-    if unknown := set(only) - (known := {mutant.name for mutant in table()}):
-        name = min(unknown)
+    known = {mutant.name for mutant in table()}
+    for name in sorted(set(only) - known):
         raise LabError(f"mutant {name}", expected=" or ".join(sorted(known)), found=name, do="check the name")
     told = boots.tells_tiers(kernel)
     tiers = told and kernel.keeper == "mm/memory-tiers.c"
@@ -70,52 +70,41 @@ def chosen(kernel: Kernel, only: Sequence[str] = ()) -> list[Mutant]:
 
 
 def plant(mutant: Mutant, path: str, rendered: Mapping[str, bytes]) -> dict[str, bytes]:
-    text = rendered[path].decode() if path in rendered else ""
-    count = text.count(mutant.old)
-    if count != 1:
+    text = rendered.get(path, b"").decode()
+    if (count := text.count(mutant.old)) != 1:
         raise LabError(f"mutant {mutant.name}", expected=f"exactly once in the rendered {path}:\n{mutant.old}",
                        found=f"{count} times", do=f"the series has changed: change {TABLE.name} with it")  # fmt: skip
     return {**rendered, path: text.replace(mutant.old, mutant.new).encode()}
 
 
-@dataclass(frozen=True)
-class Check:
-    """Some tests on one kernel variant."""
-
-    variant: str
-    perform: Callable[[Results, Kernel, Path, int], None]
-
-
 def kunit(results: Results, kernel: Kernel, logs: Path) -> None:
     """A boot for the unit tests alone, which are done when it is up."""
     name, log = f"{kernel.name} debug one:", logs / "kunit-one.console"
-    boot = boots.series_boot(kernel, "debug", "one", log, append=boots.UNIT_TESTS, one_thread=True)
-    with boots.quiet(results, name), boot as machine:
+    with boots.quiet(results, name), boots.series_boot(kernel, "debug", "one", log, boots.UNIT_TESTS) as machine:
         boots.run_kunit(results, machine, name)
 
 
 def sure(variant: str, test: Callable[..., None], /, **how: object) -> Check:
     """A check that draws nothing by lot."""
-    return Check(variant, lambda results, kernel, logs, _: test(results, kernel, logs=logs, **how))
+    return variant, lambda results, kernel, logs, _: test(results, kernel, logs=logs, **how)
 
 
 def booted(variant: str, topology: str) -> Check:
-    return sure(variant, boots.topology_boot, variant=variant, topology=topology, one_thread=True)
+    return sure(variant, boots.topology_boot, variant=variant, topology=topology)
 
 
-# In the order in which they are tried after the one that is named: what is quick comes first. In one thread, as all
-# may die of a key that flips where CPUs run at once; but for the races, which flip none.
+# In the order in which they are tried after the one that is named: what is quick comes first.
 CHECKS: dict[str, Check] = {
     "kunit one": sure("debug", kunit),
     **{f"plain {topology}": booted("plain", topology) for topology in guest.TOPOLOGIES},
-    "faults": sure("plain", faults.run, variant="plain", one_thread=True),
+    "faults": sure("plain", faults.run, variant="plain"),
     **{f"debug {topology}": booted("debug", topology) for topology in guest.TOPOLOGIES},
-    "one node": sure("debug", boots.one_node, one_thread=True),
+    "one node": sure("debug", boots.one_node),
     "kasan one": booted("kasan", "one"),
-    "parameter": Check("plain", boots.parameter),
-    "storm": Check("debug", functools.partial(storm.run, seconds=STORM_SECONDS)),
-    "races": Check("kcsan", storm.races),
-    "semantics": Check("plain", lambda to, kernel, *_: lint.semantic(kernel, build.source(kernel, "series"), to)),
+    "parameter": ("plain", boots.parameter),
+    "storm": ("debug", functools.partial(storm.run, seconds=STORM_SECONDS)),
+    "races": ("kcsan", storm.races),
+    "semantics": ("plain", lambda to, kernel, *_: lint.semantic(kernel, build.source(kernel, "series"), to)),
     **{f"fix {fault.name}": sure("plain", fixes.gone, fault=fault) for fault in fixes.FAULTS},
 }
 
@@ -123,43 +112,22 @@ CHECKS: dict[str, Check] = {
 def perform(check: str, kernel: Kernel, rendered: Mapping[str, bytes], logs: Path, seed: int) -> Results:
     """One check on a kernel with these files. The tests must not know that it is not the usual one."""
     results = Results(show=lambda line: None)  # they are the mutant's, not the user's
-    kernel = replace(kernel, files=rendered)
-    build.image(kernel, "series", CHECKS[check].variant)  # what does not compile is no mutant that a test caught
+    kernel, (variant, tests) = replace(kernel, files=rendered), CHECKS[check]
+    build.image(kernel, "series", variant)  # what does not compile is no mutant that a test caught
     tree = build.source(kernel, "series")
     for name, data in rendered.items():
         assert (tree / name).read_bytes() == data, f"{tree / name} is not what was to be tried"
-    CHECKS[check].perform(results, kernel, logs, seed)
+    tests(results, kernel, logs, seed)
     return results
 
 
-@dataclass(frozen=True)
-class Fate:
-    """What became of a mutant: the results of one check that caught it, if any."""
-
-    mutant: Mutant
-    failures: tuple[str, ...] = ()
-    as_named: tuple[str, ...] = ()  # those that the table names
-
-    @property
-    def caught_by(self) -> str:
-        return (self.as_named or self.failures or ("nothing",))[0]
-
-
-def hunt(mutant: Mutant, attempt: Callable[[str], Sequence[str]]) -> Fate:
-    """Try one check after the other until one fails; `attempt` says what fails in a check."""
+def hunt(mutant: Mutant, attempt: Callable[[str], Sequence[str]]) -> tuple[str, bool]:
+    """Try one check after the other until one fails, as `attempt` has it: a result that failed, if it is as named."""
     for check in (mutant.check, *(check for check in CHECKS if check != mutant.check)):
-        if failures := tuple(attempt(check)):
-            named = tuple(name for name in failures if check == mutant.check and re.search(mutant.test, name))
-            return Fate(mutant, failures, named)
-    return Fate(mutant)
-
-
-def rows(fates: Sequence[Fate]) -> Iterator[str]:
-    yield "| mutant | what it breaks | test that is there for it | test that caught it |"
-    yield "|---|---|---|---|"
-    for fate in fates:
-        mutant = fate.mutant
-        yield f"| {mutant.name} | {mutant.breaks} | {mutant.check}: `{mutant.test}` | {fate.caught_by} |"
+        if failures := attempt(check):
+            named = [name for name in failures if check == mutant.check and re.search(mutant.test, name)]
+            return (named or failures)[0], bool(named)
+    return "", False
 
 
 def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[str] = ()) -> None:
@@ -185,22 +153,23 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[
 
     for check in dict.fromkeys(mutant.check for mutant in mutants):
         unsound(check)
-    fates = []
+    rows = ["| mutant | what it breaks | test that is there for it | test that caught it |", "|---|---|---|---|"]
     for mutant in mutants:
+        wanted = f"{mutant.check}: {mutant.test}"
         start = time.monotonic()
         try:
-            fate = hunt(mutant, functools.partial(attempt, mutant))
+            caught_by, as_named = hunt(mutant, functools.partial(attempt, mutant))
         except LabError as error:  # it does not even compile
             results.note(f"{kernel.name} mutant {mutant.name}", False, str(error))
             continue
-        fates.append(fate)
-        why = f"{mutant.breaks}: no test notices. Expected {mutant.check}: {mutant.test}"
-        name = f"{kernel.name} mutant {mutant.name}: caught by {fate.caught_by}"
-        results.note(name, bool(fate.failures), why, time.monotonic() - start)
-        if fate.failures and not fate.as_named:
-            say(f"      warning: not by {mutant.check}: {mutant.test}")
+        rows.append(f"| {mutant.name} | {mutant.breaks} | {mutant.check}: `{mutant.test}` | {caught_by or 'nothing'} |")
+        why, took = f"{mutant.breaks}: no test notices. Expected {wanted}", time.monotonic() - start
+        name = f"{kernel.name} mutant {mutant.name}: caught by {caught_by or 'nothing'}"
+        results.note(name, bool(caught_by), why, took)
+        if caught_by and not as_named:
+            say(f"      warning: not by {wanted}")
     report = kernel.build / "mutants.md"
-    report.write_text("\n".join(rows(fates)) + "\n")
+    report.write_text("\n".join(rows) + "\n")
     say(f"table: {os.path.relpath(report)}")
 
 

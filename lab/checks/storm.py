@@ -7,17 +7,19 @@
 import random
 import re
 import time
+import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lab.checks.boots import quiet, series_boot, slow_cpus_come, tells_tiers
-from lab.checks.results import Results, expect, indented
+from lab.checks.results import Results, expect
 from lab.common import say
 from lab.guests import gate
 from lab.guests.guest import Guest
 from lab.kernels.trees import Kernel
 
 SECONDS = 300
+RACE_SECONDS = 30
 FUZZ_TRIES = 4000
 DIMM = 512 << 20
 UNPLUG_SECONDS = 30
@@ -25,64 +27,35 @@ END_SECONDS = 180  # for the workers to put back what they took, on a slow machi
 # Events beyond its blocks' going, by a DIMM of four blocks. The kernel tries each block, and if one stays, each again.
 LATE_UNPLUG = 4 + 3
 REFUSED_UNPLUG = 4 + 4 + 2 * 4  # and takes those that went online again
-WORKERS = ("cpu", "block", "read", "read")
 BLOCK_LOCK = "/run/storm.lock"  # who makes this directory in the guest may open memory blocks' files, or remove them
 LEAKS = "/sys/kernel/debug/kmemleak"
 
 
 @dataclass(frozen=True)
 class Storm:
-    """One storm: its machine, its workers, its part of the time. DIMMs come and go if it is `hot-add`."""
+    """A line of `storms.toml`."""
 
     topology: str
-    workers: tuple[str, ...]
+    workers: str
     part: float = 1
     policy: str = "auto"
 
 
-STORMS = (
-    # With the policy left alone it can be told how often the targets are built.
-    Storm("hot-add", (*WORKERS, "reclaim"), 0.2),
-    Storm("hot-add", (*WORKERS, "reclaim"), 0.2, "always"),
-    Storm("hot-add", (*WORKERS, "reclaim", "policy", "policy"), 0.25),
-    # Here a node can lose its CPUs.
-    Storm("two-socket", (*WORKERS, "policy", "policy"), 0.2),
-    Storm("slow-cpus", (*WORKERS, "policy", "policy"), 0.15),
-)
-
-# For KCSAN. It finds what happens within the microseconds for which it holds up an access, so CPUs must really run at
-# once, and not take turns in one thread; hence nothing that flips the key.
-RACE_SECONDS = 30
-RACES = (
-    Storm("one", (*WORKERS, "close")),
-    Storm("two-socket", WORKERS),
-    Storm("tiered", ("cpu", "read", "read"), policy="always"),  # so all targets are built anew
-)
+_TABLE = tomllib.loads(Path(__file__).with_name("storms.toml").read_text())
+STORMS, RACES = ([Storm(**words) for words in _TABLE[kind]] for kind in ("storms", "races"))
 
 
-@dataclass
-class Dimms:
-    """What was done from outside."""
-
-    plugged: int = 0
-    unplugged: int = 0
-    tries: int = 0  # at unplugging
-
-
-def play_dimms(machine: Guest, dimms: Dimms, chance: random.Random, end: float) -> None:
-    """DIMMs come and go until the time is over; at the end there is none.
-
-    The guest may refuse to give one back: its pages can be busy, a block of it be offline already. While it is asked,
-    the workers are kept from memory blocks' files, for a reason that `lab/guests/storm.c` gives.
-    """
+def play_dimms(machine: Guest, chance: random.Random, end: float) -> tuple[int, int]:
+    """DIMMs come and go until the time is over, and none stays. How many there were, and the tries at unplugging."""
+    dimms = tries = 0
     while time.monotonic() < end:
-        dimms.plugged += 1
-        name = f"storm{dimms.plugged}"
-        machine.add_dimm(name, DIMM, 1)  # and the guest is not waited for
+        dimms += 1
+        name = machine.add_dimm(DIMM, 1)  # and the guest is not waited for
         time.sleep(min(chance.uniform(0.5, 5), max(0.5, end - time.monotonic())))
         give_up = max(end, time.monotonic()) + 4 * UNPLUG_SECONDS
-        while True:
-            dimms.tries += 1
+        while True:  # it may refuse: pages can be busy, a block be offline already
+            tries += 1
+            # The workers are kept from memory blocks' files, for a reason that `lab/guests/storm.c` gives.
             machine.sh(f"until mkdir {BLOCK_LOCK} 2>/dev/null; do usleep 5000; done")
             try:
                 refusal = machine.remove_dimm(name, UNPLUG_SECONDS)
@@ -93,21 +66,8 @@ def play_dimms(machine: Guest, dimms: Dimms, chance: random.Random, end: float) 
             if time.monotonic() > give_up:
                 raise machine.error(f"the guest to give back {name} once the storm is over", "it does not")
             time.sleep(chance.uniform(0.1, 1))
-        dimms.unplugged += 1
         time.sleep(chance.uniform(0, 1))
-
-
-def ended(machine: Guest) -> str:
-    """Wait for the workers to end, and return what they printed; theirs must be status 0."""
-    deadline = time.monotonic() + END_SECONDS
-    while not (status := machine.sh("cat /run/storm.status 2>/dev/null", check=False).text.strip()):
-        if time.monotonic() > deadline:
-            machine.sh("echo w >/proc/sysrq-trigger", check=False)
-            raise machine.error("the storm to end", f"it is still going {END_SECONDS} s after its time")
-        time.sleep(0.5)
-    text = machine.read("/run/storm.out")
-    assert status == "0", f"the workers ended with status {status}\n{text}"
-    return text
+    return dimms, tries
 
 
 def every_policy(machine: Guest) -> None:
@@ -130,50 +90,47 @@ def every_policy(machine: Guest) -> None:
         expect("targets after a new build", now, gate.targets(machine))
 
 
-def add_up(
-    kernel: Kernel, what: Storm, found: dict[str, int], dimms: Dimms, blocks: tuple[int, int], per_dimm: int, built: int
-) -> None:
+def add_up(kernel: Kernel, what: Storm, found: dict[str, int], blocks: list[int], per_dimm: int, built: int) -> None:
     """No event has the targets built twice, with `always` each has them built, and with `auto` only a DIMM that comes.
 
     As many blocks have gone offline as came online, but for the difference in blocks that are online. What was refused
     may or may not have been told to anyone, hence is one event or none. A policy that opens the gate is one rebuild.
     """
-    refused, late = REFUSED_UNPLUG * (dimms.tries - dimms.unplugged), LATE_UNPLUG * dimms.unplugged
-    online = found["block_on"] + per_dimm * dimms.plugged
+    refused, late = REFUSED_UNPLUG * (found["unplug_tries"] - found["dimms"]), LATE_UNPLUG * found["dimms"]
+    online = found["block_on"] + per_dimm * found["dimms"]
     least = found["cpu_off"] + found["cpu_on"] + 2 * online - (blocks[1] - blocks[0])
     most = least + found["refused"] + found["opening"] + refused + late
     if "policy" in what.workers:
         least = 0
     elif what.policy == "auto":
-        least, most = dimms.plugged, dimms.plugged + refused
+        least, most = found["dimms"], found["dimms"] + refused
         if kernel.keeper == "mm/migrate.c":  # which must restore what it disabled before the offline was refused
             most += found["refused"] + late
-    assert least <= built <= most, (
-        f"rebuilds grew by {built}\n  expected: {least} to {most}\n"
-        f"  from: {found}, {dimms}, blocks online {blocks[0]} -> {blocks[1]}"
-    )
+    why = f"  expected: {least} to {most}\n  from: {found}, blocks online {blocks[0]} -> {blocks[1]}"
+    assert least <= built <= most, f"rebuilds grew by {built}\n{why}"
 
 
 def demoted(machine: Guest) -> int:
     return sum(map(int, re.findall(r"^pgdemote_\w+ (\d+)$", machine.read("/proc/vmstat"), re.M)))
 
 
-def rage(machine: Guest, what: Storm, seconds: float, seed: int, words: str = "") -> tuple[dict[str, int], Dimms]:
+def rage(machine: Guest, what: Storm, seconds: float, seed: int, words: str = "") -> dict[str, int]:
     """The storm itself: what the workers counted, and what came from outside."""
-    dimms = Dimms()
-    command = f"storm --seconds {seconds:.0f} --seed {seed} --lock {BLOCK_LOCK} {words} {' '.join(what.workers)}"
+    command = f"storm --seconds {seconds:.0f} --seed {seed} --lock {BLOCK_LOCK} {words} {what.workers}"
     script = f"rm -f /run/storm.status; ({command} >/run/storm.out 2>&1; echo $? >/run/storm.status) >/dev/null 2>&1 &"
     machine.sh(script)
     end = time.monotonic() + seconds
-    if what.topology == "hot-add":
-        play_dimms(machine, dimms, random.Random(seed), end)
+    dimms, tries = play_dimms(machine, random.Random(seed), end) if what.topology == "hot-add" else (0, 0)
     time.sleep(max(0, end - time.monotonic()))
-    text = ended(machine)
+    wait = ": the storm, whose time is over; until [ -s /run/storm.status ]; do sleep 1; done; cat /run/storm.status"
+    status, text = machine.sh(wait, timeout=END_SECONDS).text.strip(), machine.read("/run/storm.out")
+    assert status == "0", f"the workers ended with status {status}\n{text}"
     found = {name: int(value) for name, value in re.findall(r"^([\w.]+) (\d+)$", text, re.M)}
-    say(indented(f"{' '.join(f'{key}={value}' for key, value in found.items())} {dimms}"))
+    found |= {"dimms": dimms, "unplug_tries": tries}
+    say("      " + " ".join(f"{key}={value}" for key, value in found.items()))
     for role in ("cpu", "block"):
         assert role not in what.workers or found[f"{role}_off"], f"{role}_off is 0 after {seconds:.0f} s\n{text}"
-    return found, dimms
+    return found
 
 
 def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Storm, seconds: float, seed: int) -> None:
@@ -182,22 +139,22 @@ def storm(results: Results, machine: Guest, kernel: Kernel, name: str, what: Sto
     on_request = any('"reclaim"' in file.read_text() for file in (kernel.source / "mm").glob("memcontrol*.c"))
     if "reclaim" in what.workers and not on_request:
         results.skip(demotes, "this kernel's cgroups have no memory.reclaim")
-        what = replace(what, workers=tuple(role for role in what.workers if role != "reclaim"))
+        what = replace(what, workers=what.workers.replace("reclaim", ""))
     machine.sh("echo 1 >/sys/kernel/mm/numa/demotion_enabled")
     gate.set_policy(machine, what.policy)
     before, blocks, pages = gate.rebuilds(machine), machine.online_blocks(), demoted(machine)
     cpus = machine.read("/sys/devices/system/cpu/online")
-    raged = None
+    found = None
     with results.case(f"{name} every worker ends, none sees a fault"):
-        raged = rage(machine, what, seconds, seed)
-    if raged is None:
+        found = rage(machine, what, seconds, seed)
+    if found is None:
         return
     with results.case(f"{name} CPUs and memory blocks are back"):
         expect("CPUs online", cpus, machine.read("/sys/devices/system/cpu/online"))
         expect("memory blocks online", blocks, machine.online_blocks())
     built = gate.rebuilds(machine) - before
     with results.case(f"{name} the rebuilds add up"):
-        add_up(kernel, what, *raged, (blocks, machine.online_blocks()), DIMM // machine.block_size(), built)
+        add_up(kernel, what, found, [blocks, machine.online_blocks()], DIMM // machine.block_size(), built)
     tiers = tells_tiers(kernel)
     if "reclaim" in what.workers and tiers:
         with results.case(demotes):
@@ -218,7 +175,7 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int, seconds: float)
     """The storms, one boot for each machine, and in each random input for the policy: only its three words may do."""
     for topology in dict.fromkeys(each.topology for each in STORMS):
         name, log = f"{kernel.name} debug {topology} storm (seed {seed}):", logs / f"storm-debug-{topology}.console"
-        with quiet(results, name), series_boot(kernel, "debug", topology, log, one_thread=True) as machine:
+        with quiet(results, name), series_boot(kernel, "debug", topology, log) as machine:
             with results.case(f"{name} fuzz of the policy, {FUZZ_TRIES} words"):
                 output = machine.sh(f"storm --tries {FUZZ_TRIES} --seed {seed} fuzz", timeout=600, check=False)
                 assert not output.status, f"status {output.status}\n{output.text}"

@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """What a run of the comparison says: numbers compared, claims judged, events counted, and the answer in words."""
 
-from __future__ import annotations
-
 import tomllib
 from collections import defaultdict
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -34,36 +31,7 @@ def more_is_better(key: Key) -> bool:
     return key[1:] == RATE
 
 
-class Claim(NamedTuple):
-    """Something that must hold, said before it is measured."""
-
-    key: Key
-    base: str
-    new: str
-    relation: str  # as stats.judge() has it
-    bound: float | None = None
-
-    @property
-    def text(self) -> str:
-        bound = "equal, within the margin" if self.bound is None else f"{self.relation} {self.bound:g}"
-        return f"{title_of(self.key)}, {self.new} / {self.base} {bound}"
-
-
-def claims(keeper: str) -> list[Claim]:
-    """What is claimed for a kernel that keeps its demotion targets in `keeper`."""
-    names = ("all", "migrate" if keeper == "mm/migrate.c" else "later", "same")
-    return [Claim(Key(*row[:3]), *row[3:]) for name in names for row in WORDS["claims"][name]]
-
-
-class Result(NamedTuple):
-    key: Key
-    base: str
-    new: str
-    found: Comparison
-
-
-@dataclass(frozen=True)
-class Counted:
+class Counted(NamedTuple):
     """Events of one arm in one scenario, all boots together, and what they cost in counts."""
 
     topology: str
@@ -74,26 +42,8 @@ class Counted:
     rebuilds: int | None  # None: a stock kernel, which does not count
     waits: float | None  # grace periods waited for per event, of anyone; None: not traced
     demotion_waits: float | None  # of these, the demotion code's
-
-    @property
-    def machine(self) -> str:
-        return self.topology.partition("/")[0]
-
-    @property
-    def expected(self) -> str:
-        """What the design says of `rebuilds`; empty if it says nothing, or nothing that was counted."""
-        says = self.machine == "one" or (self.machine, self.scenario) == ("two-socket", "cpu")
-        if self.rebuilds is None or not says:
-            return ""
-        return "none" if runs.policy_of(self.arm) != "always" else "one an event" if self.events else ""
-
-    @property
-    def outcome(self) -> Outcome | None:
-        """An event that failed is a rebuild too if the kernel cancelled it late enough to say so."""
-        if self.rebuilds is None or not self.expected:
-            return None
-        low, high = (0, 0) if self.expected == "none" else (self.events, self.events + self.failed)
-        return Outcome.PASS if low <= self.rebuilds <= high else Outcome.FAIL
+    expected: str  # of the rebuilds; empty if the design says nothing of them, or they were not counted
+    outcome: Outcome | None
 
 
 class Analysis:
@@ -115,8 +65,8 @@ class Analysis:
         self.medians = {group: stats.medians(rows, *group) for group, rows in self.groups.items()}
 
     def compare(self, key: Key, base: str, new: str) -> Comparison | None:
-        base_boots, new_boots = (self.medians.get((key, arm), {}) for arm in (base, new))
-        return stats.compare(base_boots, new_boots, margin=self.design.margin, seed=self.plan["seed"])
+        boots = (self.medians.get((key, arm), {}) for arm in (base, new))
+        return stats.compare(*boots, margin=self.design.margin, seed=self.plan["seed"])
 
     def arms(self, key: Key) -> list[str]:
         return [arm for arm in ARMS if (key, arm) in self.medians]
@@ -129,17 +79,23 @@ class Analysis:
         return [key for what in MEASURES for topology in topologies if (key := Key(topology, *what)) in have]
 
     @cached_property
-    def results(self) -> list[Result]:
-        return [Result(key, *pair, found) for key in self.keys for pair in PAIRS if (found := self.compare(key, *pair))]
+    def results(self) -> dict[tuple[Key, str, str], Comparison]:
+        pairs = [(key, *pair) for key in self.keys for pair in PAIRS]
+        return {each: found for each in pairs if (found := self.compare(*each))}
 
     @cached_property
-    def claims(self) -> list[tuple[Claim, Outcome, Comparison | None]]:
+    def claims(self) -> list[tuple[str, Outcome, Comparison | None]]:
+        """What must hold, said before it was measured; whether it does; the numbers."""
         planned = {(part.name, arm) for part in self.design.parts for arm in part.arms}
+        names = ("all", "migrate" if self.plan["kernel"]["keeper"] == "mm/migrate.c" else "later", "same")
         judged = []
-        for claim in claims(self.plan["kernel"]["keeper"]):
-            if claim.key in self.keys and {(claim.key.topology, arm) for arm in (claim.base, claim.new)} <= planned:
-                result = self.compare(claim.key, claim.base, claim.new)
-                judged.append((claim, stats.judge(result, claim.relation, claim.bound), result))
+        for *what, base, new, relation, bound in [row for name in names for row in WORDS["claims"][name]]:
+            key = Key(*what)
+            if key in self.keys and {(key.topology, base), (key.topology, new)} <= planned:
+                result = self.compare(key, base, new)
+                said = "equal, within the margin" if relation == "==" else f"{relation} {bound:g}"
+                text = f"{title_of(key)}, {new} / {base} {said}"
+                judged.append((text, stats.judge(result, relation, bound), result))
         return judged
 
     @cached_property
@@ -150,7 +106,7 @@ class Analysis:
             group = sums[row.topology, row.scenario, row.arm]
             if row.metric in ("off_ms", "on_ms"):
                 group["events" if row.result == OK else "failed"] += 1
-            elif row.metric.endswith("_count") and not row.metric.startswith("seen_"):
+            elif row.metric.endswith("_count"):
                 group[row.metric.removesuffix("_count")] += row.value
         counted, order = [], list(ARMS)
         for topology, scenario, arm in sorted(sums, key=lambda group: (*group[:2], order.index(group[2]))):
@@ -158,14 +114,19 @@ class Analysis:
             tried = group["counted_events"]
             if not (tried or {"rebuilds", "events"} & group.keys()):
                 continue
+            waits, own = (group[name] / tried if tried else None for name in ("waits", "demotion_waits"))
             events = 0 if scenario == "node" else int(group["events"])  # not all of a node's events are timed
-            rebuilds = int(group["rebuilds"]) if "rebuilds" in group else None
-            waits = (group[name] / tried if tried else None for name in ("waits", "demotion_waits"))
-            counted.append(Counted(topology, scenario, arm, events, int(group["failed"]), rebuilds, *waits))
+            rebuilds, failed = int(group["rebuilds"]) if "rebuilds" in group else None, int(group["failed"])
+            machine, always = topology.partition("/")[0], runs.policy_of(arm) == "always"
+            expected, outcome = "", None
+            if rebuilds is not None and (machine == "one" or (machine, scenario) == ("two-socket", "cpu")):
+                if not always:
+                    expected, outcome = "none", Outcome.FAIL if rebuilds else Outcome.PASS
+                elif events:  # one that failed is a rebuild too if the kernel cancelled it late enough to say so
+                    holds = events <= rebuilds <= events + failed
+                    expected, outcome = "one an event", Outcome.PASS if holds else Outcome.FAIL
+            counted.append(Counted(topology, scenario, arm, events, failed, rebuilds, waits, own, expected, outcome))
         return counted
-
-
-# The answer
 
 
 def interval(result: Comparison | None) -> str:
@@ -177,10 +138,9 @@ def p_text(result: Comparison) -> str:
     return f"{result.p:.2g}" + (" (floor)" if result.p <= 1.001 * result.p_floor else "")
 
 
-def finding_text(result: Result) -> str:
-    left = result.found.left_out
-    aside = f", {left} boot{'s' * (left != 1)} of 0 left out" if left else ""
-    return ("A/A: " if (result.base, result.new) in SAME else "") + result.found.finding + aside
+def finding_text(base: str, new: str, found: Comparison) -> str:
+    aside = f", {found.left_out} boot{'s' * (found.left_out != 1)} of 0 left out" if found.left_out else ""
+    return ("A/A: " if (base, new) in SAME else "") + found.finding + aside
 
 
 def headline(run: Analysis) -> str:
@@ -192,28 +152,26 @@ def headline(run: Analysis) -> str:
 
 
 def _rebuilt(run: Analysis) -> str:
-    """What the gate is for, in counts."""
     for machine, where in (("one", "with one node"), ("here", "on this machine")):
-        auto = [each for each in run.counted if (each.machine, runs.policy_of(each.arm)) == (machine, "auto")]
-        rebuilds = sum(each.rebuilds or 0 for each in auto if each.events)
-        if events := sum(each.events for each in auto):
+        here = [each for each in run.counted if each.topology.partition("/")[0] == machine and each.events]
+        if auto := [each for each in here if runs.policy_of(each.arm) == "auto"]:
+            events, rebuilds = sum(each.events for each in auto), sum(each.rebuilds or 0 for each in auto)
             what = f"{rebuilds:,} events" if rebuilds else "no event"
             return f"On {run.plan['kernel']['version']} {where} {what} rebuilt with auto ({rebuilds:,} of {events:,})."
     return ""
 
 
 def _compared(run: Analysis, base: str, new: str, opening: str) -> str:
-    """One sentence on a pair of arms."""
     told, untold = [], []
     for what in (RATE, BLOCK, CPU):
-        mine = [each for each in run.results if (*each.key[1:], each.base, each.new) == (*what, base, new)]
+        mine = [key for key in run.keys if key[1:] == what and (key, base, new) in run.results]
         if not mine:
             continue
-        key, *_, found = mine[0]
+        key, found = mine[0], run.results[mine[0], base, new]
         label = MEASURES[what][0] + f" ({key.topology})" * (key.topology not in ("one", "here"))
-        if found.finding.equivalent:
+        if found.equivalent:
             told.append(f"{label} the same within ±{run.design.margin:.0%} ({interval(found)})")
-        elif found.finding.differs:
+        elif found.differs:
             times = f"{found.ratio:.{'2g' if found.ratio < 10 else '0f'}} times"
             told.append(f"{label} {times} as {'fast' if more_is_better(key) else 'long'} ({interval(found)})")
         else:
@@ -223,7 +181,6 @@ def _compared(run: Analysis, base: str, new: str, opening: str) -> str:
 
 
 def answer(run: Analysis) -> list[str]:
-    """What the run says, in a few sentences made from its data."""
     outcomes = [outcome for _, outcome, _ in run.claims]
     passed, failed = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
     broken = [f"{each.topology}: {each.scenario}, {each.arm}" for each in run.counted if each.outcome == Outcome.FAIL]
@@ -245,8 +202,7 @@ def answer(run: Analysis) -> list[str]:
 
 
 def notes(run: Analysis) -> list[str]:
-    """What stands below the tables."""
-    floors = sorted({(each.found.blocks, each.found.p_floor) for each in run.results})
+    floors = sorted({(found.blocks, found.p_floor) for found in run.results.values()})
     floor = ", ".join(f"{blocks} blocks {least:.2g}" for blocks, least in floors)
     edge = 1 + run.design.margin
     traced = any(each.waits is not None for each in run.counted)

@@ -5,14 +5,10 @@ A block boots each kernel once, in random order. In a series boot the policies t
 random order, so that they share the boot; stock has boots of its own. `stock2` and `auto2` are the same kernel and
 policy a second time: what differs between them and `stock` and `auto` is noise, and the report says how much there is.
 
-A run is a folder: plan.json (the design, the seed, the order of all boots, the kernels' digests) and data.csv, to
-which each boot's numbers are appended when it ends. A run that was stopped goes on with the boots that are missing.
+Each boot's numbers are kept when it ends. A run that was stopped goes on with the boots that are missing.
 """
 
-from __future__ import annotations
-
 import argparse
-import contextlib
 import hashlib
 import json
 import math
@@ -20,13 +16,12 @@ import os
 import platform
 import random
 import re
-import shutil
 import subprocess
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +30,19 @@ from lab.comparison import report, stats
 from lab.comparison.runs import DATA, Design, Part, design_of, kind_of, load_plan, policy_of, write_plan
 from lab.comparison.stats import OK, Row
 from lab.guests import gate
-from lab.guests.guest import TOPOLOGIES, Guest
-from lab.guests.guest import boot as boot_guest
-from lab.guests.guest import find_topology
+from lab.guests.guest import TOPOLOGIES, Guest, boot as boot_guest, find_topology
 from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
 
 TRACE = "debug"  # the kernel variant that counts and does not time
-LOOK = Path(__file__).with_name("look.sh")
 _TABLE = tomllib.loads(Path(__file__).with_name("designs.toml").read_text())
 DESIGNS = {name: design_of({"name": name, **words}) for name, words in _TABLE["designs"].items()}
 SHAPES: dict[str, dict[str, Any]] = _TABLE["shapes"]
-
-
-# What is done in a boot
+SUSPEND = {  # metric: from which message of the kernel's, to which
+    "suspend_ms": ("PM: suspend entry", "PM: suspend exit"),
+    "cpus_off_ms": ("Disabling non-boot CPUs", r"CPU \d+ is now offline"),
+    "cpus_on_ms": ("Enabling non-boot CPUs", r"CPU\d+ is up"),
+}
 
 
 @dataclass
@@ -59,52 +53,35 @@ class Slot:
     design: Design
     cpus: int
     blank: Row  # whose slot it is
-    memory_block: str = ""  # the block that all arms of this boot toggle
+    memory_block: str = ""  # the block that is toggled; one for all arms of this boot
     rows: list[Row] = field(default_factory=list)
 
     def add(self, metric: str, value: float, **more: Any) -> None:
         self.rows.append(self.blank._replace(metric=metric, value=value, **more))
 
 
-Event = tuple[str, int, str, str, int, str]  # scenario, cycle, target, action, ns, result
-
-
-def toggled(text: str) -> Iterator[Event]:
-    """What the guest's toggle program has printed."""
-    for line in text.splitlines():
-        fields = line.strip().split(",")
-        if len(fields) == 6 and fields[1].isdigit():
-            yield fields[0], int(fields[1]), fields[2], fields[3], int(fields[4]), fields[5]
-
-
-def events(slot: Slot, what: str, cycles: int, block: str, timeout: float) -> Iterator[Event]:
-    # Named, as a block that toggle looks for itself would be tried by events that no row stands for.
-    blocks = f" --blocks {block}" if what == "memory" and block else ""
-    return toggled(slot.guest.sh(f"toggle {what} --cycles {cycles}{blocks}", timeout=timeout).text)
-
-
-def toggle(slot: Slot, what: str, cycles: int, *, block: str = "", timeout: float = 120) -> None:
+def toggle(slot: Slot, what: str, cycles: int, *, timeout: float = 120) -> None:
     """Run the guest's toggle program: one row an event."""
-    for _, cycle, target, action, ns, result in events(slot, what, cycles, block or slot.memory_block, timeout):
-        slot.add(f"{action}_ms", ns / 1e6, cycle=cycle, target=target, result=result)
-
-
-STRESS = re.compile(r"\bmemhotplug\s+(\d+)\s+([\d.]+)\s+[\d.]+\s+[\d.]+\s+([\d.]+)\s")
+    # Named, as a block that toggle looks for itself would be tried by events that no row stands for.
+    blocks = f" --blocks {slot.memory_block}" if what == "memory" and slot.memory_block else ""
+    text = slot.guest.sh(f"toggle {what} --cycles {cycles}{blocks}", timeout=timeout).text
+    for cycle, target, action, ns, result in re.findall(r"^\w+,(\d+),(\d+),(\w+),(\d+),(\w+)\s*$", text, re.M):
+        slot.add(f"{action}_ms", int(ns) / 1e6, cycle=int(cycle), target=target, result=result)
 
 
 def stress_command(design: Design, cpus: int) -> str:
-    workers = design.stress_workers
-    count = max(1, cpus * int(workers[:-1]) // 100) if workers.endswith("%") else int(workers)
-    return f"stress-ng --memhotplug {count} --timeout {design.stress_seconds} --metrics-brief --temp-path /tmp"
+    share, relative, _ = design.stress_workers.partition("%")
+    workers = max(1, cpus * int(share) // 100) if relative else int(share)
+    return f"stress-ng --memhotplug {workers} --timeout {design.stress_seconds} --metrics-brief --temp-path /tmp"
 
 
 def memhotplug(slot: Slot) -> None:
-    command = f"{stress_command(slot.design, slot.cpus)} 2>&1"
-    text = slot.guest.sh(command, timeout=slot.design.stress_seconds + 60).text
-    if not (found := STRESS.search(text)):
+    command = stress_command(slot.design, slot.cpus)
+    text = slot.guest.sh(f"{command} 2>&1", timeout=slot.design.stress_seconds + 60).text
+    if not (found := re.search(r"\bmemhotplug\s+(\d+)(?:\s+[\d.]+){3}\s+([\d.]+)\s", text)):
         raise LabError("stress-ng --memhotplug", expected="a line of metrics", found=text[-400:], do="read the log")
     slot.add("ops_count", int(found[1]))
-    slot.add("ops_per_sec", float(found[3]))
+    slot.add("ops_per_sec", float(found[2]))
 
 
 def smt(slot: Slot) -> None:
@@ -117,19 +94,14 @@ def smt(slot: Slot) -> None:
                 slot.add(f"switch_{action}_ms", sum(events), cycle=cycle)
 
 
-SUSPEND = {  # metric: from which message of the kernel's, to which
-    "suspend_ms": ("PM: suspend entry", "PM: suspend exit"),
-    "cpus_off_ms": ("Disabling non-boot CPUs", r"CPU \d+ is now offline"),
-    "cpus_on_ms": ("Enabling non-boot CPUs", r"CPU\d+ is up"),
-}
-
-
 def suspend_times(log: str) -> dict[str, float]:
     """Milliseconds, from the kernel's own messages, of one pm_test=processors cycle."""
-    seen = {metric: [re.findall(rf"^(?:<\d+>)?\[\s*(\d+\.\d+)\].*{mark}", log, re.M) for mark in marks]
-            for metric, marks in SUSPEND.items()}  # fmt: skip
-    return {metric: 1000 * (float(ends[-1]) - float(starts[-1]))
-            for metric, (starts, ends) in seen.items() if starts and ends}  # fmt: skip
+    times = {}
+    for metric, marks in SUSPEND.items():
+        starts, ends = (re.findall(rf"^(?:<\d+>)?\[\s*(\d+\.\d+)\].*{mark}", log, re.M) for mark in marks)
+        if starts and ends:
+            times[metric] = 1000 * (float(ends[-1]) - float(starts[-1]))
+    return times
 
 
 def suspend(slot: Slot) -> None:
@@ -147,21 +119,20 @@ def node(slot: Slot) -> None:
 
     First by single writes, each looked at when it is over, for the picture; then in cycles, for the times.
     """
-    guest, look = slot.guest, LOOK.read_text()
+    guest, look = slot.guest, Path(__file__).with_name("look.sh").read_text()
     text = guest.sh(look).text
     dimm = guest.plug(guest.block_size())
-    block = guest.sh("cd /sys/devices/system/node/node1 && echo memory*").text.strip().removeprefix("memory")
-    write = f">/sys/devices/system/memory/memory{block}/state; look;"
+    block = guest.sh("cd /sys/devices/system/node/node1 && echo memory*").text.strip()
+    write = f">/sys/devices/system/memory/{block}/state; look;"
     text += guest.sh(look + f"for _ in 1 2; do echo offline {write} echo online_movable {write} done").text
-    toggle(slot, "memory", slot.design.node_cycles, block=block)
+    slot.memory_block = block.removeprefix("memory")
+    toggle(slot, "memory", slot.design.node_cycles)
     guest.unplug(dimm)
-    seen = [line.strip().split(",") for line in text.splitlines() if line.startswith("seen,")]
-    for _, up, nodes, *rest in seen:
-        at = float(up) - float(seen[0][1])
-        slot.add("seen_nodes_count", 2 if nodes == "0-1" else 1, at=at)
-        for metric, value in zip(("seen_open_count", "seen_rebuilds_count"), rest):
+    seen = re.findall(r"^seen,([\d.]+),(\S*),(\d*),(\d*)\s*$", text, re.M)
+    for up, nodes, *rest in seen:
+        for metric, value in zip(("nodes", "open", "rebuilds"), ("2" if nodes == "0-1" else "1", *rest)):
             if value:
-                slot.add(metric, float(value), at=at)
+                slot.add(f"seen_{metric}_count", float(value), at=float(up) - float(seen[0][0]))
 
 
 SCENARIOS: dict[str, Callable[[Slot], None]] = {
@@ -171,27 +142,18 @@ SCENARIOS: dict[str, Callable[[Slot], None]] = {
 }
 
 
-def prepare(guest: Guest) -> str:
-    """Silence the console, throw away a boot's first events, which find cold caches; return a block that toggles."""
-    text = guest.sh("dmesg -n 1; toggle cpu --cycles 2; toggle memory --cycles 2", timeout=60, check=False).text
-    blocks = [target for what, _, target, _, _, result in toggled(text) if (what, result) == ("memory", OK)]
-    return blocks[-1] if blocks else ""
-
-
 def waits(slot: Slot) -> None:
     """Count the grace periods that a few events wait for, and those of the demotion code.
 
     The function tracer slows every event, so this is done in boots of their own, which are not timed.
     """
     gate.trace(slot.guest)
-    tried = events(slot, slot.blank.scenario, slot.design.traced_cycles, slot.memory_block, 180)
-    slot.add("counted_events_count", sum(result == OK for *_, result in tried))
+    toggle(slot, slot.blank.scenario, slot.design.traced_cycles, timeout=180)
+    tried, slot.rows = slot.rows, []
+    slot.add("counted_events_count", sum(row.result == OK for row in tried))
     everyone, own = gate.waits(slot.guest)
     slot.add("waits_count", everyone)
     slot.add("demotion_waits_count", own)
-
-
-# The plan
 
 
 @dataclass(frozen=True)
@@ -239,8 +201,10 @@ def measure(image: Path, design: Design, boot: Boot, log: Path) -> tuple[list[Ro
     part, series = design.parts[boot.part], boot.image == "series"
     last = Row(boot.block, boot.index, part.name, boot.image, boot.arms[0])
     rows: list[Row] = []
-    with boot_guest(image, part.topology, cpus=part.cpus, log=log) as guest:
-        block = prepare(guest)
+    with boot_guest(image, part.topology, cpus=part.cpus, log=log, at_once=True) as guest:
+        # Silence on the console, and away with a boot's first events, which find cold caches.
+        text = guest.sh("dmesg -n 1; toggle cpu --cycles 2; toggle memory --cycles 2", timeout=60, check=False).text
+        block = ["", *re.findall(rf"^memory,\d+,(\d+),.*,{OK}\s*$", text, re.M)][-1]
         if part.variant != TRACE:  # when did the kernel start init, by its own clock?
             text = guest.sh("dmesg | grep 'Run .* as init process' | head -n 1", timeout=20, check=False).text
             if found := re.search(r"\[\s*(\d+\.\d+)\]", text):
@@ -262,51 +226,48 @@ def measure(image: Path, design: Design, boot: Boot, log: Path) -> tuple[list[Ro
     return [*rows, last], command
 
 
-# The run
+def digests(images: dict[str, Path]) -> dict[str, str]:
+    return {kind: hashlib.sha256(image.read_bytes()).hexdigest() for kind, image in images.items()}
 
 
-def environment(kernel: str) -> dict[str, str]:
-    """What a reader needs to judge or repeat the numbers."""
+def make_plan(design: Design, seed: int, images: dict[str, Path], *, name: str, version: str, keeper: str) -> dict:
+    """What is done, and what a reader needs to judge or repeat the numbers."""
 
-    def first(*command: str) -> str:
-        with contextlib.suppress(OSError, subprocess.CalledProcessError):
-            return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True, cwd=ROOT).partition("\n")[0]
-        return "unknown"
+    def first(command: str) -> str:
+        said = subprocess.run(f"{command} || echo unknown", shell=True, cwd=ROOT, capture_output=True, text=True).stdout
+        return said.partition("\n")[0]
 
     cpu_model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     return {
-        "kernel": kernel,
-        "repository": first("git", "describe", "--always", "--dirty"),
-        "host CPU": f"{cpu_model[1] if cpu_model else platform.machine()}, {os.cpu_count()} online",
-        "host kernel": platform.release(),
-        "QEMU": first("qemu-system-x86_64", "--version"),
-        "compiler": first("gcc", "--version"),
-        "stress-ng": first("stress-ng", "--version"),
-        "Python": platform.python_version(),
-        **{name: version(name) for name in ("scipy", "numpy", "matplotlib")},
-    }
-
-
-def make_plan(kernel: Kernel, design: Design, seed: int, images: dict[str, Path]) -> dict:
-    return {
         "design": asdict(design),
         "seed": seed,
-        "kernel": {"name": kernel.name, "version": kernel.version, "keeper": kernel.keeper},
-        "digests": {name: hashlib.sha256(image.read_bytes()).hexdigest() for name, image in images.items()},
+        "kernel": {"name": name, "version": version, "keeper": keeper},
+        "digests": digests(images),
         "boots": [asdict(boot) for boot in plan_boots(design, seed)],
-        "environment": environment(f"{kernel.name} ({kernel.version})"),
+        "environment": {
+            "kernel": f"{name} ({version})",
+            "repository": first("git describe --always --dirty"),
+            "host CPU": f"{cpu_model[1] if cpu_model else platform.machine()}, {os.cpu_count()} online",
+            "host kernel": platform.release(),
+            "QEMU": first("qemu-system-x86_64 --version"),
+            "compiler": first("gcc --version"),
+            "stress-ng": first("stress-ng --version"),
+            "Python": platform.python_version(),
+            **{library: metadata.version(library) for library in ("scipy", "numpy", "matplotlib")},
+        },
         "commands": {},
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
     }
 
 
-def same_run(plan: dict, wanted: dict) -> bool:
-    """May `wanted` go on where `plan` stopped?"""
-    return all(plan[key] == json.loads(json.dumps(wanted[key])) for key in ("design", "seed", "digests"))
+def same_run(plan: dict, design: Design, seed: int, images: dict[str, Path]) -> bool:
+    """May these go on where `plan` stopped?"""
+    wanted = json.loads(json.dumps([asdict(design), seed, digests(images)]))
+    return [plan["design"], plan["seed"], plan["digests"]] == wanted
 
 
 def image_name(kind: str, variant: str) -> str:
-    return kind if variant == "plain" else f"{kind}-{variant}"
+    return f"{kind}-{variant}".removesuffix("-plain")
 
 
 def images_of(kernel: Kernel, design: Design) -> dict[str, Path]:
@@ -315,21 +276,22 @@ def images_of(kernel: Kernel, design: Design) -> dict[str, Path]:
     return {image_name(*each): build.image(kernel, *each) for each in sorted(kinds, reverse=True)}
 
 
-def begin(out: Path, wanted: dict, images: dict[str, Path]) -> tuple[dict, set[int]]:
+def begin(out: Path, kernel: Kernel, design: Design, seed: int, images: dict[str, Path]) -> tuple[dict, set[int]]:
     """The plan of the run in `out`, made if it is new, and the boots that are done."""
     out.mkdir(parents=True, exist_ok=True)
     plan = load_plan(out)
-    if plan and not same_run(plan, wanted):
+    if not plan:
+        plan = make_plan(design, seed, images, name=kernel.name, version=kernel.version, keeper=kernel.keeper)
+        write_plan(out, plan)
+    elif not same_run(plan, design, seed, images):
         raise LabError(
             str(out), expected="a run of this design, seed and these kernels, or no run",
             found=f"design {plan['design']['name']}, seed {plan['seed']}, or other kernels, from {plan['started']}",
             do="name another folder with --out, or remove this one",
         )
-    if not plan:
-        write_plan(out, plan := wanted)
     for kind, image in images.items():
         if config := next((file for folder in image.parents if (file := folder / ".config").exists()), None):
-            shutil.copyfile(config, out / f"config-{kind}")
+            (out / f"config-{kind}").write_bytes(config.read_bytes())
     kept = stats.read_rows(out / DATA)
     fresh = out / f"{DATA}.new"  # without what a stopped boot may have left
     fresh.unlink(missing_ok=True)
@@ -341,7 +303,7 @@ def begin(out: Path, wanted: dict, images: dict[str, Path]) -> tuple[dict, set[i
 def run(kernel: Kernel, design: Design, out: Path, *, seed: int = SEED) -> Path:
     """Measure what is missing of the run in `out`; returns its data.csv."""
     images = images_of(kernel, design)
-    plan, done = begin(out, make_plan(kernel, design, seed, images), images)
+    plan, done = begin(out, kernel, design, seed, images)
     boots = plan_boots(design, seed)
     missing = [boot for boot in boots if boot.index not in done]
     if done and missing:
@@ -350,15 +312,15 @@ def run(kernel: Kernel, design: Design, out: Path, *, seed: int = SEED) -> Path:
     for boot in missing:
         part = design.parts[boot.part]
         kind = image_name(boot.image, part.variant)
-        left = [took.get((each.part, each.image), math.nan) for each in missing if each.index >= boot.index]
-        about = "" if math.isnan(sum(left)) else f", about {math.ceil(sum(left) / 60)} min left"
+        left = [took.get((each.part, each.image), 0) for each in missing if each.index >= boot.index]
+        about = f", about {math.ceil(sum(left) / 60)} min left" if all(left) else ""
         what = (
             f"boot {boot.index + 1} of {len(boots)}: {part.name}, block {boot.block + 1} of {part.blocks}, {kind}"
             f" ({', '.join(part.scenarios)}; {', '.join(boot.arms)}){about}"
         )
-        began = time.monotonic()
         log = out / "logs" / f"boot-{boot.index:03d}-{part.name.replace('/', '-')}-{kind}.log"
         log.parent.mkdir(exist_ok=True)
+        began = time.monotonic()
         if not console.is_terminal:
             say(what)
         with console.status(what):  # nothing, if this is no terminal
@@ -370,9 +332,7 @@ def run(kernel: Kernel, design: Design, out: Path, *, seed: int = SEED) -> Path:
     return out / DATA
 
 
-def choose(
-    design: Design, *, scenarios: Sequence[str] = (), topologies: Sequence[str] = (), shape: str | None = None
-) -> Design:
+def choose(design: Design, scenarios: Sequence[str] = (), topologies: Sequence[str] = (), shape: str = "") -> Design:
     """The design, cut down to what was asked for, or with what it lacks taken from the default design."""
     if shape:
         design = design_of({**asdict(design), "name": f"{design.name}-{shape}", **SHAPES[shape]})
@@ -395,9 +355,8 @@ def run_folder(kernel: Kernel, design: Design, seed: int) -> Path:
     base = kernel.build / "bench"
     for old in sorted(base.glob(f"{design.name}-*"), reverse=True):
         plan, done = load_plan(old), {row.boot for row in stats.read_rows(old / DATA)}
-        if not plan or len(done) >= len(plan["boots"]):
-            continue
-        if same_run(plan, make_plan(kernel, design, seed, images_of(kernel, design))):
+        unfinished = plan and len(done) < len(plan["boots"])
+        if unfinished and same_run(plan, design, seed, images_of(kernel, design)):
             return old
     return base / f"{design.name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
@@ -411,16 +370,16 @@ def place(word: str) -> str:
 
 def parser() -> argparse.ArgumentParser:
     words = trees.command("lab.comparison.bench", __doc__)
-    about = "how much is measured (default: %(default)s)"
-    words.add_argument("--design", choices=DESIGNS, default="default", help=about)
-    words.add_argument("--shape", choices=SHAPES, help="the shape of a known report instead of the design's own parts")
-    words.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=[], help="these alone")
-    about = f"these alone, of {', '.join(TOPOLOGIES)}, with so many CPUs"
-    words.add_argument("--topologies", nargs="+", type=place, default=[], metavar="TOPOLOGY[/CPUS]", help=about)
-    words.add_argument("--blocks", type=count, help="as many blocks in every part")
-    words.add_argument("--seed", type=int, default=SEED, help="of the order of the boots (default %(default)s)")
-    words.add_argument("--plan", type=Path, help="repeat the run that has this plan.json: its design and seed")
-    words.add_argument("--out", type=Path, help="the run's folder (default: a new one, or one that was stopped)")
+    add = words.add_argument
+    add("--design", choices=DESIGNS, default="default", help="how much is measured (default: %(default)s)")
+    add("--shape", choices=SHAPES, default="", help="the shape of a known report instead of the design's own parts")
+    add("--scenarios", nargs="+", choices=SCENARIOS, default=[], help="these alone")
+    add("--topologies", nargs="+", type=place, default=[], metavar="TOPOLOGY[/CPUS]",
+        help=f"these alone, of {', '.join(TOPOLOGIES)}, with so many CPUs")  # fmt: skip
+    add("--blocks", type=count, help="as many blocks in every part")
+    add("--seed", type=int, default=SEED, help="of the order of the boots (default %(default)s)")
+    add("--plan", type=Path, help="repeat the run that has this plan.json: its design and seed")
+    add("--out", type=Path, help="the run's folder (default: a new one, or one that was stopped)")
     return words
 
 
@@ -429,8 +388,8 @@ def main(given: argparse.Namespace) -> None:
         plan = json.loads(given.plan.read_text())
         design, seed = design_of(plan["design"]), plan["seed"]
     else:
-        design, seed = DESIGNS[given.design], given.seed
-        design = choose(design, scenarios=given.scenarios, topologies=given.topologies, shape=given.shape)
+        design = choose(DESIGNS[given.design], given.scenarios, given.topologies, given.shape)
+        seed = given.seed
     if given.blocks:
         design = replace(design, parts=tuple(replace(part, blocks=given.blocks) for part in design.parts))
     kernel = trees.chosen(given)[0]
@@ -441,9 +400,7 @@ def main(given: argparse.Namespace) -> None:
         raise KeyboardInterrupt(f"stopped; the same command goes on from what is in {out}") from None
     finally:
         if stats.read_rows(out / DATA):
-            page = report.write(out)
-            report.table(out)
-            say(f"report: {page}")
+            report.show(out)
 
 
 if __name__ == "__main__":

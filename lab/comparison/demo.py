@@ -1,49 +1,41 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make demo`: render, build, boot, compare, toggle the gate, report."""
 
-from __future__ import annotations
-
 import argparse
 import time
 from dataclasses import replace
 from pathlib import Path
 
-from rich.table import Table
-
-from lab.common import LabError, console, launch, say
+from lab.common import LabError, launch, say
 from lab.comparison import bench, report
 from lab.guests import gate, guest
 from lab.kernels import build, trees
 from lab.kernels.trees import Kernel
 from lab.rendering import render
 
-
-def step(number: int, what: str) -> None:
-    say(f"\n[{number}/5] {what}")
+STATES = ("closed", "open")
 
 
-def toggle(kernel: Kernel, image: Path) -> Table:
+def toggle(kernel: Kernel, image: Path) -> report.Table:
     """The gate in every topology, under each policy, as sysfs has it."""
-    table = Table(title=f"The gate in sysfs, {kernel.name}", title_justify="left")
-    for column in ("topology", "nodes with memory", *gate.POLICIES, "targets of node 0 (auto)"):
-        table.add_column(column)
+    rows = []
     for name in guest.TOPOLOGIES:
         log = kernel.build / "demo" / f"{name}.console"
         with guest.boot(image, name, log=log) as machine:
+            before = ""
             if name == "hot-add":
-                before = gate.state(machine)[1]
+                before = f"{STATES[gate.state(machine)[1]]}, then a DIMM: "
                 machine.plug()
             nodes = machine.read("/sys/devices/system/node/has_memory")
-            found: dict[str, str] = {}
+            found = {}
             for policy in (*gate.POLICIES[1:], "auto"):
                 gate.set_policy(machine, policy)
-                found[policy] = "open" if gate.state(machine)[1] else "closed"
-            if name == "hot-add":
-                found["auto"] = f"{'open' if before else 'closed'}, then a DIMM: {found['auto']}"
-            states = (found[policy] for policy in gate.POLICIES)
-            table.add_row(name, nodes, *states, gate.targets(machine)[0] or "none")
+                found[policy] = STATES[gate.state(machine)[1]]
+            found["auto"] = before + found["auto"]
+            rows.append((name, nodes, *(found[policy] for policy in gate.POLICIES), gate.targets(machine)[0] or "none"))
         say(f"  {name}: booted, toggled, powered off")
-    return table
+    head = ("topology", "nodes with memory", *gate.POLICIES, "targets of node 0 (auto)")
+    return report.Table(f"The gate in sysfs, {kernel.name}", head, rows)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -52,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
 
 def main(given: argparse.Namespace) -> None:
     start = time.monotonic()
-    step(1, "the source, and the series rendered for it")
+    say("\n[1/5] the source, and the series rendered for it")
     kernel = trees.chosen(given)[0]
     say(f"  {kernel.name}: {kernel.version}, keeps node_demotion[] in {kernel.keeper}")
     rendering = render.render(kernel)
@@ -63,23 +55,21 @@ def main(given: argparse.Namespace) -> None:
         say(f"  no patches for `git am` written, the rest goes on:\n{error}")
     kernel = replace(kernel, files=rendering.files())  # rendering takes seconds: once is enough
 
-    step(2, "the stock kernel and the series kernel (a first build takes minutes, later ones reuse it)")
+    say("\n[2/5] the stock kernel and the series kernel (a first build takes minutes, later ones reuse it)")
     build.image(kernel, "stock")
     image = build.image(kernel, "series")
 
-    step(3, "the gate, in all topologies")
+    say("\n[3/5] the gate, in all topologies")
     table = toggle(kernel, image)
 
-    step(4, "stress-ng memhotplug, memory blocks and CPUs off and on: stock, auto, always")
+    say("\n[4/5] stress-ng memhotplug, memory blocks and CPUs off and on: stock, auto, always")
     design = bench.DESIGNS["quick"]
     out = bench.run_folder(kernel, design, bench.SEED)
     bench.run(kernel, design, out)
 
-    step(5, "the report")
-    page = report.write(out)
-    console.print(table)
-    report.table(out)
-    say(f"\nreport: {page}")
+    say("\n[5/5] the report")
+    table.show()
+    report.show(out)
     say(f"took {(time.monotonic() - start) / 60:.1f} minutes; again, it builds nothing and measures anew")
 
 

@@ -6,18 +6,15 @@ writes the same kind of report as for guests. The machine is not booted between 
 what is found holds for this machine as it was booted, and `auto2`, which is `auto` again, says how much of it is noise.
 """
 
-from __future__ import annotations
-
 import argparse
-import contextlib
-import functools
 import os
 import platform
 import re
 import subprocess
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 from lab.checks.results import Results, expect
@@ -33,35 +30,35 @@ from lab.kernels.trees import Kernel
 SCRIPT = Path(__file__).with_suffix(".sh")
 TOPOLOGY = "here"
 ARMS = "auto always never auto2 always2 never2"
+USUAL = "auto always never auto2"
 SCENARIOS = "cpu memory"
+CHOICES = ("rounds", "cycles", "arms", "scenarios", "cpus", "blocks", "count", "seed")
+YES = "sh /bin/here.sh --yes"  # in the guest that proves it
+UNTOUCHED = "policy, CPUs, blocks, console and notes as they were"
+SNAPSHOT = f"""
+    cat {gate.SYSFS}/policy /sys/devices/system/cpu/online
+    grep -l online /sys/devices/system/memory/memory*/state | wc -l
+    cat /proc/sys/kernel/printk; ls /run/demotion-gate.state* 2>/dev/null; true
+"""
 
 
-def parse(lines: Iterable[str]) -> list[Row]:
-    """The script's table as rows of a run: a round is a block and, in place of a boot, the unit that is counted."""
-    rows: list[Row] = []
+def parse(lines: Iterable[str], arms: Sequence[str], scenarios: Sequence[str]) -> list[Row]:
+    """The script's table as rows of a run: a round is a block and, in place of a boot, the unit that is counted.
+
+    Only of rounds in which every policy had its turn, each with the mark of a finished one.
+    """
+    rounds: dict[int, list[Row]] = defaultdict(list)
     for line in lines:
         fields = line.strip().split(",")
-        if len(fields) != 9 or not fields[0].isdigit():
-            continue
-        block, arm, slot, scenario, cycle, target, action, value, result = fields
-        event = action in ("off", "on")
-        metric, number = (f"{action}_ms", int(value) / 1e6) if event else (f"{action}_count", float(value))
-        place = (int(block), int(block), TOPOLOGY, "series", arm, int(slot), scenario)
-        rows.append(Row(*place, metric, int(cycle), target, 0.0, result, number))
-    return rows
-
-
-def finished(rows: Sequence[Row], arms: Sequence[str], scenarios: Sequence[str]) -> list[Row]:
-    """The rows of the rounds in which every policy had its turn, each with the mark of a finished one."""
-    kept: list[Row] = []
-    for block in sorted({row.block for row in rows}):
-        here = [row for row in rows if row.block == block]
-        if {(row.arm, row.scenario) for row in here} == {(arm, name) for arm in arms for name in scenarios}:
-            kept += [*here, Row(*here[-1][:6])]
-    return kept
-
-
-CHOICES = ("rounds", "cycles", "arms", "scenarios", "cpus", "blocks", "count", "seed")
+        if len(fields) == 9 and fields[0].isdigit():
+            block, arm, slot, scenario, cycle, target, action, value, result = fields
+            timed = action in ("off", "on")
+            metric, number = (f"{action}_ms", int(value) / 1e6) if timed else (f"{action}_count", float(value))
+            place = (int(block), int(block), TOPOLOGY, "series", arm, int(slot), scenario)
+            rounds[int(block)].append(Row(*place, metric, int(cycle), target, 0.0, result, number))
+    turns = {(arm, scenario) for arm in arms for scenario in scenarios}
+    whole = [rows for _, rows in sorted(rounds.items()) if {(row.arm, row.scenario) for row in rows} == turns]
+    return [row for rows in whole for row in (*rows, Row(*rows[-1][:6]))]
 
 
 def choices(options: argparse.Namespace) -> list[str]:
@@ -73,50 +70,27 @@ def choices(options: argparse.Namespace) -> list[str]:
 def make_plan(options: argparse.Namespace, arms: tuple[str, ...], scenarios: tuple[str, ...]) -> dict:
     part = Part(TOPOLOGY, scenarios, arms, options.rounds)
     design = Design(TOPOLOGY, (part,), cpu_cycles=options.cycles, memory_cycles=options.cycles)
-    environment = bench.environment(f"{platform.release()}, the one that runs")
+    plan = bench.make_plan(design, options.seed, {}, name=TOPOLOGY, version=platform.release(), keeper="")
     nodes = Path("/sys/devices/system/node/has_memory")
-    environment["nodes with memory"] = nodes.read_text().strip() if nodes.exists() else "unknown"
-    boot = {"block": 0, "part": 0, "image": "series", "arms": arms, "seed": options.seed}
-    return {
-        "design": asdict(design),
-        "seed": options.seed,
-        "kernel": {"name": TOPOLOGY, "version": platform.release(), "keeper": ""},
-        "digests": {},
-        "boots": [{**boot, "index": block, "block": block} for block in range(options.rounds)],
-        "environment": environment,
-        "repeat": ["-m", "lab.comparison.here", *choices(options)],
-        "commands": {},
-        "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+    plan["environment"] |= {
+        "kernel": f"{platform.release()}, the one that runs",
+        "nodes with memory": nodes.read_text().strip() if nodes.exists() else "unknown",
     }
-
-
-SNAPSHOT = f"""
-    cat {gate.SYSFS}/policy /sys/devices/system/cpu/online
-    grep -l online /sys/devices/system/memory/memory*/state | wc -l
-    cat /proc/sys/kernel/printk; ls /run/demotion-gate.state* 2>/dev/null; true
-"""
-
-
-def _untouched(machine: Guest, before: str, what: str) -> None:
-    expect(f"policy, CPUs, blocks, console and notes after {what}", before, machine.sh(SNAPSHOT).text)
-
-
-def _start(machine: Guest, words: str) -> str:
-    return machine.sh(f"sh /bin/here.sh --yes {words}", check=False, timeout=120).text
+    return {**plan, "repeat": ["-m", "lab.comparison.here", *choices(options)]}
 
 
 def _killed(machine: Guest, before: str) -> None:
     """A kill -9 leaves a CPU off, the next run says what to do, and that puts it back."""
     kill = (
-        "sh /bin/here.sh --yes --rounds 500 --scenarios cpu >/dev/null 2>&1 & sleep 2.{}; kill -9 $!;"
-        " killall -9 toggle; cat /sys/devices/system/cpu/online"
+        f"{YES} --rounds 500 --scenarios cpu >/dev/null 2>&1 & sleep 2.{{}}; kill -9 $!; killall -9 toggle;"
+        " cat /sys/devices/system/cpu/online"
     )
     for attempt in range(20):  # until one is killed while its CPU is off
         left = machine.sh(kill.format(attempt), check=False).text.split()[-1]
-        again = _start(machine, "")
+        again = machine.sh(YES, check=False, timeout=120).text
         assert "--restore" in again, again
         machine.sh("sh /bin/here.sh --restore 2>&1", timeout=120)
-        _untouched(machine, before, "--restore")
+        expect(UNTOUCHED, before, machine.sh(SNAPSHOT).text)
         if left != "0-3":
             return
     raise AssertionError("20 kills, and never one while a CPU was off")
@@ -125,7 +99,7 @@ def _killed(machine: Guest, before: str) -> None:
 def prove(results: Results, kernel: Kernel) -> None:
     """That the live comparison leaves a machine as it found it, however it ends: tried in a guest."""
     logs = kernel.build / "check"
-    endless = "sh /bin/here.sh --yes --rounds 500; echo status $?"
+    endless = f"{YES} --rounds 500; echo status $?"
     ends = [  # what happens, the script, what it must say
         ("nothing is touched without a yes", "echo n | sh /bin/here.sh --rounds 2 2>&1",
          "(?s)take CPU 3.*nothing was touched"),
@@ -133,6 +107,9 @@ def prove(results: Results, kernel: Kernel) -> None:
           for signal in ("INT", "TERM", "HUP")),
         ("an error in the middle", f"(sleep 3; mv /bin/toggle /bin/away) & {endless}; mv /bin/away /bin/toggle",
          "status 1"),
+        # CPU 0 has no switch; block 0 has one, but holds memory of the kernel that can't move.
+        *((f"{words} is refused", f"{YES} {words}", r"(?s)\A(?!.*round,).*(can't be toggled|expected)")
+          for words in ("--cpus 0", "--cpus 99", "--blocks 0", "--blocks 9999")),
     ]  # fmt: skip
     with boot(build.image(kernel, "series"), "one", log=logs / "here-series.console") as machine:
         machine.put("/bin/here.sh", SCRIPT.read_bytes())
@@ -140,27 +117,21 @@ def prove(results: Results, kernel: Kernel) -> None:
         machine.sh("dmesg -n 4")
         before = machine.sh(SNAPSHOT).text
         with results.case(f"{kernel.name} here: a whole run"):
-            said = _start(machine, "--rounds 2 --cycles 3")
-            rows = finished(parse(said.splitlines()), ("auto", "always", "never", "auto2"), ("cpu", "memory"))
+            said = machine.sh(f"{YES} --rounds 2 --cycles 3", check=False, timeout=120).text
+            rows = parse(said.splitlines(), USUAL.split(), SCENARIOS.split())
             assert len({row.block for row in rows}) == 2, said
-            _untouched(machine, before, "a whole run")
+            expect(UNTOUCHED, before, machine.sh(SNAPSHOT).text)
         for what, script, wanted in ends:
             with results.case(f"{kernel.name} here: {what}"):
                 said = machine.sh(script, check=False, timeout=120).text
                 assert re.search(wanted, said), said
-                _untouched(machine, before, what)
+                expect(UNTOUCHED, before, machine.sh(SNAPSHOT).text)
         with results.case(f"{kernel.name} here: kill -9, then --restore"):
             _killed(machine, before)
-        with results.case(f"{kernel.name} here: what must not be touched is refused"):
-            # CPU 0 has no switch; block 0 has one, but holds memory of the kernel that can't move.
-            for words in ("--cpus 0", "--cpus 99", "--blocks 0", "--blocks 9999"):
-                said = _start(machine, words)
-                assert "round," not in said and ("can't be toggled" in said or "expected" in said), said
-                _untouched(machine, before, words)
     with boot(build.image(kernel, "stock"), "one", log=logs / "here-stock.console") as machine:
         machine.put("/bin/here.sh", SCRIPT.read_bytes())
         with results.case(f"{kernel.name} here: a kernel without the gate is refused"):
-            said = _start(machine, "")
+            said = machine.sh(YES, check=False, timeout=120).text
             assert "does not have it" in said, said
 
 
@@ -173,25 +144,21 @@ def some_of(allowed: str, word: str) -> str:
 
 def parser() -> argparse.ArgumentParser:
     words = trees.command("lab.comparison.here", __doc__)
-    usual = "(default: %(default)s)"
-    words.add_argument("--rounds", type=count, default=8, help=f"how often every policy takes its turn {usual}")
-    words.add_argument("--cycles", type=count, default=20, help=f"off/on cycles in a turn {usual}")
-    about = f"policies; the 2 is the same again {usual}"
-    words.add_argument("--arms", type=functools.partial(some_of, ARMS), default="auto always never auto2", help=about)
-    about = f"what goes off and on {usual}"
-    words.add_argument("--scenarios", type=functools.partial(some_of, SCENARIOS), default=SCENARIOS, help=about)
-    words.add_argument("--cpus", help="these CPUs: 2,3 (default: the last one)")
-    about = "these memory blocks: 30,31 (default: the last that goes off and on in a trial)"
-    words.add_argument("--blocks", help=about)
-    about = f"of the CPUs and blocks found by default, take so many {usual}"
-    words.add_argument("--count", type=count, default=1, help=about)
-    words.add_argument("--seed", type=int, default=1, help=f"of the order of the turns {usual}")
-    words.add_argument("--yes", action="store_true", help="do not ask")
-    words.add_argument("--list", action="store_true", help="say what would be touched, and end")
-    words.add_argument("--restore", action="store_true", help="put back what a killed run left behind, and end")
-    words.add_argument("--out", type=Path, help="the run's folder")
+    add, usual = words.add_argument, "(default: %(default)s)"
+    add("--rounds", type=count, default=8, help=f"how often every policy takes its turn {usual}")
+    add("--cycles", type=count, default=20, help=f"off/on cycles in a turn {usual}")
+    add("--arms", type=partial(some_of, ARMS), default=USUAL, help=f"policies; the 2 is the same again {usual}")
+    add("--scenarios", type=partial(some_of, SCENARIOS), default=SCENARIOS, help=f"what goes off and on {usual}")
+    add("--cpus", help="these CPUs: 2,3 (default: the last one)")
+    add("--blocks", help="these memory blocks: 30,31 (default: the last that goes off and on in a trial)")
+    add("--count", type=count, default=1, help=f"of the CPUs and blocks found by default, take so many {usual}")
+    add("--seed", type=int, default=1, help=f"of the order of the turns {usual}")
+    add("--yes", action="store_true", help="do not ask")
+    add("--list", action="store_true", help="say what would be touched, and end")
+    add("--restore", action="store_true", help="put back what a killed run left behind, and end")
+    add("--out", type=Path, help="the run's folder")
     about = "touch nothing here: try it all in a guest with the kernel that is named, kills too"
-    words.add_argument("--prove", action="store_true", help=about)
+    add("--prove", action="store_true", help=about)
     words.set_defaults(kernel=())  # on this machine there is a choice of none
     return words
 
@@ -201,7 +168,6 @@ def main(given: argparse.Namespace) -> int:
         results = Results()
         prove(results, (trees.chosen(given) or [trees.debian(trees.DEFAULT)])[0])
         return results.end()
-    arms, scenarios = tuple(given.arms.split()), tuple(given.scenarios.split())
     command = ["sh", str(SCRIPT), *choices(given)]
     command += [f"--{name}" for name in ("yes", "list", "restore") if getattr(given, name)]
     link = BUILD / "here" / "bin" / "toggle"
@@ -223,18 +189,16 @@ def main(given: argparse.Namespace) -> int:
             except KeyboardInterrupt:  # wait for the script, which puts the machine back
                 stopped = True
                 script.terminate()  # Ctrl-C has told it already, a signal to this process alone has not
-    rows = finished(parse(raw.read_text().splitlines()), arms, scenarios)
-    if rows:
+    arms, scenarios = tuple(given.arms.split()), tuple(given.scenarios.split())
+    if rows := parse(raw.read_text().splitlines(), arms, scenarios):
         runs.write_plan(out, make_plan(given, arms, scenarios))
         (out / runs.DATA).unlink(missing_ok=True)
         stats.write_rows(out / runs.DATA, rows)
-        page = report.write(out)
-        report.table(out)
+        report.show(out)
         say("rounds stand in for boots: this machine was not booted between them")
-        say(f"report: {page}")
     elif not raw.stat().st_size:
         raw.unlink()
-        with contextlib.suppress(OSError):
+        if not any(out.iterdir()):
             out.rmdir()
     return 130 if stopped else script.returncode
 

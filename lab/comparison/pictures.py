@@ -15,65 +15,54 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator
 
-from lab.comparison import stats
-from lab.comparison.analysis import ARMS, MEASURES, SAME, Analysis, Result, more_is_better, title_of
-
-STYLE = Path(__file__).with_name("report.mplstyle")
-RATIO_TICKS = (  # the finest that leaves room is taken
-    (0.7, 0.8, 0.9, 1, 1.1, 1.2, 1.3), (0.5, 0.6, 0.8, 1, 1.25, 1.5, 2), (0.25, 0.5, 0.7, 1, 1.4, 2, 4),
-    (0.1, 0.2, 0.5, 1, 2, 5, 10),
-)
-PANELS = {
-    "auto / stock": (("stock", "auto"),),
-    "always / auto": (("auto", "always"),),
-    "never / auto": (("auto", "never"),),
-    "the same twice (A/A)": SAME,
-}
+from lab.comparison.analysis import ARMS, MEASURES, WORDS, Analysis, more_is_better, title_of
+from lab.comparison.stats import MIN_BLOCKS, Comparison
 
 
-def _ratio_axis(axes: Axes, results: Sequence[Result], margin: float) -> tuple[float, float]:
+def _ratio_axis(axes: Axes, results: Sequence[Comparison], margin: float) -> None:
     """A log scale with room for every ratio; of an interval, for what lies between 0.2 and 5."""
-    low = min([1 / 1.25, *(min(each.found.ratio / 1.2, max(each.found.low / 1.1, 0.2)) for each in results)])
-    high = max([1.25, *(max(each.found.ratio * 1.2, min(each.found.high * 1.1, 5)) for each in results)])
+    low = min([1 / 1.25, *(min(each.ratio / 1.2, max(each.low / 1.1, 0.2)) for each in results)])
+    high = max([1.25, *(max(each.ratio * 1.2, min(each.high * 1.1, 5)) for each in results)])
     axes.axvspan(1 / (1 + margin), 1 + margin, color="#e4e4e4", zorder=0)
     axes.axvline(1, color="#555555", linewidth=1)
     axes.set_xscale("log")
     axes.set_xlim(low, high)
-    fits = [[tick for tick in steps if low <= tick <= high] for steps in RATIO_TICKS]
-    axes.xaxis.set_major_locator(FixedLocator(next((fit for fit in fits if len(fit) <= 4), fits[-1])))
-    axes.xaxis.set_major_formatter("{x:g}")
-    axes.xaxis.set_minor_locator(NullLocator())
+    fits = [[tick for tick in steps if low <= tick <= high] for steps in WORDS["ratios"]["ticks"]]
+    ticks = next((fit for fit in fits if len(fit) <= 4), fits[-1])
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xticks([], minor=True)
     axes.grid(axis="y", visible=False)
-    return low, high
 
 
-def _bar(axes: Axes, result: Result, y: float, limits: tuple[float, float]) -> None:
+def _bar(axes: Axes, arm: str, found: Comparison, y: float) -> None:
     """A ratio with its interval; an arrowhead where the interval goes on beyond the axis."""
-    _, colour, marker, _ = ARMS[result.new]
-    ends = [min(max(end, limits[0]), limits[1]) for end in (result.found.low, result.found.high)]
-    axes.plot(ends, [y, y], color=colour, linewidth=2, solid_capstyle="butt")
-    for end, shown, arrow in zip((result.found.low, result.found.high), ends, "<>"):
+    _, colour, marker, _ = ARMS[arm]
+    ends = (found.low, found.high)
+    cut = np.clip(ends, *axes.get_xlim())
+    axes.plot(cut, [y, y], color=colour, linewidth=2, solid_capstyle="butt")
+    for end, shown, arrow in zip(ends, cut, "<>"):
         if end != shown:
             axes.plot(shown, y, arrow, color=colour, markersize=7, clip_on=False, gid="cut")
-    axes.plot(result.found.ratio, y, marker, color=colour, markersize=7, markeredgecolor="white")
+    axes.plot(found.ratio, y, marker, color=colour, markersize=7, markeredgecolor="white")
 
 
 def plot_ratios(run: Analysis) -> Figure | None:
     """Ratios and intervals, with the margin: a row a quantity, a panel a question."""
-    found = {(each.key, (each.base, each.new)): each for each in run.results if each.found.blocks >= stats.MIN_BLOCKS}
-    keys = list(dict.fromkeys(key for key, _ in found))
-    shown = {title: pairs for title, pairs in PANELS.items() if {pair for _, pair in found} & {*pairs}}
-    if not shown:
+    found = {each: result for each, result in run.results.items() if result.blocks >= MIN_BLOCKS}
+    keys = list(dict.fromkeys(key for key, _, _ in found))
+    panels = [(title, here) for title, pairs in WORDS["ratios"]["panels"].items()
+              if (here := {each: found[each] for each in found if [*each[1:]] in pairs})]  # fmt: skip
+    if not panels:
         return None
-    figure, grid = plt.subplots(1, len(shown), figsize=(12, 1.2 + 0.22 * len(keys)), sharey=True, squeeze=False)
-    for axes, (title, pairs) in zip(grid[0], shown.items()):
-        limits = _ratio_axis(axes, [each for (_, pair), each in found.items() if pair in pairs], run.design.margin)
+    figure, grid = plt.subplots(1, len(panels), figsize=(12, 1.2 + 0.22 * len(keys)), sharey=True, squeeze=False)
+    for axes, (title, here) in zip(grid[0], panels):
+        _ratio_axis(axes, [*here.values()], run.design.margin)
         for place, key in enumerate(keys):
-            here = [found[key, pair] for pair in pairs if (key, pair) in found]
-            for step, result in enumerate(here):
-                _bar(axes, result, place + 0.3 * (step - (len(here) - 1) / 2), limits)
+            mine = [(new, result) for (one, _, new), result in here.items() if one == key]
+            for step, (new, result) in enumerate(mine):
+                _bar(axes, new, result, place + 0.3 * (step - (len(mine) - 1) / 2))
         axes.set_title(title, loc="left")
     labels = [f"{title_of(key)} ({'better →' if more_is_better(key) else '← better'})" for key in keys]
     grid[0][0].set_yticks(range(len(keys)), labels, fontsize=9)
@@ -90,11 +79,10 @@ def plot_boots(run: Analysis) -> Figure | None:
         return None
     columns = min(3, len(keys))
     rows = math.ceil(len(keys) / columns)
-    figure, grid = plt.subplots(rows, columns, figsize=(4 * columns, 3.3 * rows), squeeze=False)
+    figure = plt.figure(figsize=(4 * columns, 3.3 * rows))
     rng = np.random.default_rng(0)
-    for axes in grid.flat[len(keys):]:
-        axes.set_visible(False)
-    for axes, key in zip(grid.flat, keys):
+    for number, key in enumerate(keys, 1):
+        axes = figure.add_subplot(rows, columns, number)
         (label, unit), arms = MEASURES[key[1:]], run.arms(key)
         every: list[float] = []
         for place, arm in enumerate(arms):
@@ -123,20 +111,18 @@ def plot_boots(run: Analysis) -> Figure | None:
     return figure
 
 
-LANES = {"seen_nodes_count": "nodes with\nmemory", "seen_open_count": "gate open", "seen_rebuilds_count": "rebuilds"}
-
-
 def plot_timeline(run: Analysis) -> Figure | None:
     """hot-add, one boot an arm: the node's memory, the gate, the rebuilds, as they were seen between single writes."""
-    rows = [row for row in run.rows if row.metric in LANES]
+    lanes = WORDS["lanes"]
+    rows = [row for row in run.rows if row.metric in lanes]
     first = {arm: min(row.boot for row in rows if row.arm == arm) for arm in ARMS if any(r.arm == arm for r in rows)}
     if not rows:
         return None
     figure, grid = plt.subplots(
-        len(LANES), len(first), figsize=(12, 4.8), squeeze=False, sharex="col", sharey="row", height_ratios=(1, 1, 1.6)
+        len(lanes), len(first), figsize=(12, 4.8), squeeze=False, sharex="col", sharey="row", height_ratios=(1, 1, 1.6)
     )
     for column, (arm, boot) in enumerate(first.items()):
-        for axes, (metric, label) in zip(grid[:, column], LANES.items()):
+        for axes, (metric, label) in zip(grid[:, column], lanes.items()):
             seen = sorted((row.at, row.value) for row in rows if (row.boot, row.arm, row.metric) == (boot, arm, metric))
             if seen:
                 times, values = zip(*seen)
@@ -160,7 +146,7 @@ PICTURES = {"ratios": plot_ratios, "boots": plot_boots, "timeline": plot_timelin
 def draw(run: Analysis, folder: Path) -> dict[str, Path]:
     folder.mkdir(exist_ok=True)
     made = {}
-    with plt.style.context(STYLE):
+    with plt.style.context(Path(__file__).with_name("report.mplstyle")):
         for name, plot in PICTURES.items():
             path = folder / f"{name}.png"
             path.unlink(missing_ok=True)

@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """A run of the comparison as a folder: what its plan.json says, for whoever measures and whoever reports."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from lab.comparison import stats
 
@@ -56,17 +53,16 @@ def kind_of(arm: str) -> str:
     return "stock" if policy_of(arm) == "stock" else "series"
 
 
-def load_plan(out: Path) -> dict | None:
+def load_plan(out: Path) -> dict:
     path = out / PLAN
-    return json.loads(path.read_text()) if path.exists() else None
+    return json.loads(path.read_text()) if path.exists() else {}
 
 
 def design_of(words: dict) -> Design:
     """The design that a plan, or designs.toml, says in these words."""
     lists = ("scenarios", "arms")
     parts = (Part(**{**part, **{name: tuple(part[name]) for name in lists}}) for part in words["parts"])
-    made: dict[str, Any] = {**words, "parts": tuple(parts)}
-    return Design(**made)
+    return Design(**{name: value for name, value in words.items() if name != "parts"}, parts=tuple(parts))
 
 
 def write_plan(out: Path, plan: dict) -> None:

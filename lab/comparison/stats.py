@@ -10,14 +10,11 @@ Equivalence is decided as in two one-sided tests: the 90 % interval, made in the
 fixed before anything is measured. Noise can only make an interval wider, so it never earns an 'equivalent'.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, get_type_hints
@@ -30,7 +27,6 @@ CONFIDENCE = 0.95
 EQUIVALENCE_CONFIDENCE = 0.90  # two one-sided tests of 5 % each
 MIN_BLOCKS = 3  # with fewer, nothing is claimed
 RESAMPLES = 9999  # with fewer sign flips every one is tried
-
 
 OK = "ok"
 DONE = "done"  # the metric of a boot's last row: rows of a boot without it are not used
@@ -65,7 +61,6 @@ class Row(NamedTuple):
 
 
 def write_rows(path: Path, rows: Iterable[Row]) -> None:
-    """Append, with a header if the file is new."""
     with path.open("a", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
         if not out.tell():
@@ -102,34 +97,15 @@ def add_cycles(rows: Sequence[Row]) -> list[Row]:
 
 
 def medians(rows: Iterable[Row], key: Key, arm: str) -> dict[int, float]:
-    """block -> the median of its boot (the geometric mean of the medians, if an arm has several boots in a block)."""
-    boots: dict[tuple[int, int], list[float]] = defaultdict(list)
+    """block -> the median of the arm's boot in it."""
+    blocks: dict[int, list[float]] = defaultdict(list)
     for row in rows:
         if row.key == key and row.arm == arm and row.result == OK:
-            boots[row.block, row.boot].append(row.value)
-    middles: dict[int, list[float]] = defaultdict(list)
-    for (block, _), values in boots.items():
-        middles[block].append(float(np.median(values)))
-    return {block: float(stats.gmean(each)) if all(each) else 0.0 for block, each in sorted(middles.items())}
+            blocks[row.block].append(row.value)
+    return {block: float(np.median(values)) for block, values in sorted(blocks.items())}
 
 
-class Finding(StrEnum):
-    EQUIVALENT = "equivalent"
-    SMALL = "differs, but by less than the margin"
-    DIFFERS = "differs"
-    NOISY = "too noisy to tell"
-
-    @property
-    def equivalent(self) -> bool:
-        return self in (Finding.EQUIVALENT, Finding.SMALL)
-
-    @property
-    def differs(self) -> bool:
-        return self in (Finding.DIFFERS, Finding.SMALL)
-
-
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """new against base. All ratios are new/base."""
 
     blocks: int
@@ -144,10 +120,17 @@ class Comparison:
     p: float
     p_floor: float  # the smallest p that so many blocks can give
     margin: float
-    finding: Finding
+    equivalent: bool
+    differs: bool
+
+    @property
+    def finding(self) -> str:
+        if self.equivalent:
+            return "differs, but by less than the margin" if self.differs else "equivalent"
+        return "differs" if self.differs else "too noisy to tell"
 
 
-def spread(values: Sequence[float] | np.ndarray) -> float:
+def spread(values: np.ndarray) -> float:
     return 100 * float(np.std(values, ddof=1)) / float(np.mean(values)) if len(values) > 1 and any(values) else math.nan
 
 
@@ -181,18 +164,14 @@ def compare(
     logs = np.log(news / olds)
     outer, inner = mean_interval(logs, CONFIDENCE), mean_interval(logs, EQUIVALENCE_CONFIDENCE)
     p, p_floor = sign_flip(logs, seed)
-    edge = math.log1p(margin)
-    enough = len(blocks) >= MIN_BLOCKS
-    same = enough and -edge < inner[0] and inner[1] < edge
-    apart = enough and (outer[0] > 0 or outer[1] < 0)
+    edge, enough = math.log1p(margin), len(blocks) >= MIN_BLOCKS
     return Comparison(
         blocks=len(blocks), left_out=sum(not arm[block] for block in both for arm in (base, new)),
         base=float(np.median(olds)), new=float(np.median(news)), base_spread=spread(olds), new_spread=spread(news),
         ratio=math.exp(logs.mean()), low=math.exp(outer[0]), high=math.exp(min(outer[1], 700.0)),
-        p=p, p_floor=p_floor, margin=margin,
-        finding=(Finding.SMALL if apart else Finding.EQUIVALENT) if same
-        else Finding.DIFFERS if apart else Finding.NOISY,
-    )  # fmt: skip
+        p=p, p_floor=p_floor, margin=margin, equivalent=enough and -edge < inner[0] and inner[1] < edge,
+        differs=enough and (outer[0] > 0 or outer[1] < 0),
+    )
 
 
 class Outcome(StrEnum):
@@ -202,7 +181,7 @@ class Outcome(StrEnum):
     ABSENT = "not measured"
 
 
-def judge(result: Comparison | None, relation: str, bound: float | None = None) -> Outcome:
+def judge(result: Comparison | None, relation: str, bound: float = 1.0) -> Outcome:
     """Does the ratio hold to `<=` or `>=` bound, or to `==`, which is the declared margin?
 
     The whole interval must be on one side of the bound; in between it is too noisy. So it is where a boot was left out.
@@ -211,12 +190,10 @@ def judge(result: Comparison | None, relation: str, bound: float | None = None) 
         return Outcome.ABSENT
     if result.blocks < MIN_BLOCKS or result.left_out:
         return Outcome.NOISY
-    if relation == "==":
-        edge = 1 + result.margin
-        holds, breaks = result.finding.equivalent, result.low > edge or result.high < 1 / edge
-    else:
-        assert bound is not None
-        holds, breaks = result.high <= bound, result.low > bound
-        if relation == ">=":
-            holds, breaks = result.low >= bound, result.high < bound
+    edge = 1 + result.margin
+    holds, breaks = {
+        "<=": (result.high <= bound, result.low > bound),
+        ">=": (result.low >= bound, result.high < bound),
+        "==": (result.equivalent, result.low > edge or result.high < 1 / edge),
+    }[relation]
     return Outcome.PASS if holds else Outcome.FAIL if breaks else Outcome.NOISY

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The demotion gate of a guest: its files, and the grace periods that the demotion code waits for."""
 
-from __future__ import annotations
-
 import re
 
 from lab.common import LabError

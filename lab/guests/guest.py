@@ -5,8 +5,6 @@ A guest has two serial lines: its console, which goes to a log that is searched 
 channel to `agent.c`. Outside a `boot()` block nothing of it remains but that log.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import functools
@@ -61,7 +59,6 @@ TOPOLOGIES = {name: Topology(name, **words) for name, words in _TABLES["topology
 
 
 def find_topology(name: str, cpus: int | None = None) -> Topology:
-    """The topology of that name, with as many CPUs as asked for."""
     if name not in TOPOLOGIES:
         raise LabError(f"topology {name}", expected=" or ".join(TOPOLOGIES), found=name, do="check the name")
     cpus = cpus or TOPOLOGIES[name].cpus
@@ -93,11 +90,8 @@ def _pack(files: dict[str, Path]) -> bytes:
             shutil.copyfile(file, there)
             there.chmod(0o755)
         names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
-        command = ["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"]
-        done = subprocess.run(command, cwd=root, input=names.encode(), capture_output=True)
-    if done.returncode:
-        raise LabError("cpio", expected="an archive", found=done.stderr.decode(), do="check the disk")
-    return done.stdout
+        run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0", "-O", "archive"], cwd=root, stdin=names)
+        return (root / "archive").read_bytes()
 
 
 def guest_programs() -> dict[str, Path]:
@@ -127,54 +121,32 @@ def _base() -> bytes:
     return _pack(files)
 
 
-def _initramfs(programs: Sequence[Path], to: Path) -> Path:
-    """The same, and behind it these programs in /bin."""
-    to.write_bytes(_base() + _pack({f"/bin/{program.name}": program for program in programs}))
-    return to
-
-
-class Output(NamedTuple):
-    """What a script printed, stdout and stderr, and its exit status."""
-
-    status: int
-    text: str
-
-
-class _Gone(Exception):
-    """The other end closed, or did not answer in time."""
+Output = NamedTuple("Output", [("status", int), ("text", str)])  # of a script: exit status, stdout and stderr
 
 
 class _Line:
-    """A pair of sockets: QEMU has one, and we read the other by lines and by length, with deadlines."""
+    """A pair of sockets: QEMU has one, we read the other, by lines and by length. Its end and a delay are OSErrors."""
 
     def __init__(self) -> None:
         self._buffer = b""
         self.ours, self.theirs = socket.socketpair()
 
     def send(self, data: bytes) -> None:
-        try:
-            self.ours.settimeout(30)
-            self.ours.sendall(data)
-        except OSError as error:
-            raise _Gone(f"the machine does not listen: {error}") from None
+        self.ours.settimeout(30)
+        self.ours.sendall(data)
 
     def _fill(self, deadline: float) -> None:
-        try:
-            self.ours.settimeout(max(0.001, deadline - time.monotonic()))
-            data = self.ours.recv(1 << 16)
-        except OSError as error:
-            raise _Gone("no answer in time" if isinstance(error, TimeoutError) else str(error)) from None
-        if not data:
-            raise _Gone("the machine stopped")
+        self.ours.settimeout(max(0.001, deadline - time.monotonic()))
+        if not (data := self.ours.recv(1 << 16)):
+            raise ConnectionError("the machine stopped")
         self._buffer += data
 
     def line(self, deadline: float) -> bytes:
         while b"\n" not in self._buffer:
             self._fill(deadline)
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line
+        return self.take(self._buffer.index(b"\n") + 1, deadline)
 
-    def bytes(self, count: int, deadline: float) -> bytes:
+    def take(self, count: int, deadline: float) -> bytes:
         while len(self._buffer) < count:
             self._fill(deadline)
         data, self._buffer = self._buffer[:count], self._buffer[count:]
@@ -192,10 +164,13 @@ class Guest:
         self._agent, self._monitor = agent, monitor
         self._id = self._dimms = 0
         self._messages: list[dict[str, Any]] = []
-        self._monitor.line(deadline)  # the greeting
-        self._monitor.send(b'{"execute": "qmp_capabilities"}\n')
-        self._monitor.line(deadline)
-        self._answer(deadline)  # "ready"
+        try:
+            self._monitor.line(deadline)  # the greeting
+            self.qmp("qmp_capabilities")
+            self._answer(deadline)  # "ready"
+        except OSError as gone:
+            expected = f"it to be up within {timeout:g} s (on a busy machine, give it more time)"
+            raise self.error(expected, str(gone)) from None
 
     def _answer(self, deadline: float) -> Output:
         head = self._agent.line(deadline)
@@ -203,7 +178,7 @@ class Guest:
             number, status, length, crc = (int(word) for word in head.split())
         except ValueError:
             raise self.error("an answer on the command channel", repr(head)) from None
-        data = self._agent.bytes(length, deadline)
+        data = self._agent.take(length, deadline)
         if number != self._id or zlib.crc32(data) != crc:
             raise self.error(f"answer {self._id}, whole", f"answer {number}, checksum {crc:#x}, {zlib.crc32(data):#x}")
         return Output(status, data.decode(errors="replace"))
@@ -216,7 +191,7 @@ class Guest:
         try:
             self._agent.send(head + data)
             answer = self._answer(deadline)
-        except _Gone as gone:
+        except OSError as gone:
             raise self.error("an answer on the command channel", str(gone)) from None
         if answer.status == -3:
             raise self.error(f"to {verb}", answer.text.strip(), False)
@@ -253,12 +228,12 @@ class Guest:
 
     def qmp(self, command: str, **arguments: Any) -> None:
         """Run a command of QEMU's monitor."""
-        with contextlib.suppress(_Gone):  # nor will it answer
+        with contextlib.suppress(OSError):  # nor will it answer
             self._monitor.send(json.dumps({"execute": command, "arguments": arguments}).encode() + b"\n")
-        answer = self.message(lambda message: "event" not in message, 30)
-        if not answer or "error" in answer:
-            found = answer["error"]["desc"] if answer else "no answer in time"
-            raise self.error(f"QEMU to do {command} {arguments}", found, False)
+        late = {"error": {"desc": "no answer in time"}}
+        answer = self.message(lambda message: "event" not in message, 30) or late
+        if "error" in answer:
+            raise self.error(f"QEMU to do {command} {arguments}", answer["error"]["desc"], False)
 
     def message(self, wanted: Callable[[dict[str, Any]], bool], timeout: float) -> dict[str, Any] | None:
         """Wait for a message of QEMU's monitor that `wanted` takes; the others are kept for whoever wants them."""
@@ -266,7 +241,7 @@ class Guest:
         try:
             while not (found := next(filter(wanted, self._messages), None)):
                 self._messages.append(json.loads(self._monitor.line(deadline)))
-        except _Gone as gone:
+        except OSError as gone:
             if self.process.poll() is None:
                 return None
             raise self.error("a message from QEMU", str(gone)) from None
@@ -282,9 +257,7 @@ class Guest:
     def plug(self, size: int = 512 << 20, node: int = 1, *, timeout: float = 30) -> str:
         """Plug memory into a node (topology hot-add), wait till the kernel has it online, return what unplug takes."""
         wanted = self.online_blocks() + size // self.block_size()
-        self._dimms += 1
-        dimm = f"dimm{self._dimms}"
-        self.add_dimm(dimm, size, node)
+        dimm = self.add_dimm(size, node)
         deadline = time.monotonic() + timeout
         while (now := self.online_blocks()) < wanted:
             if time.monotonic() > deadline:
@@ -296,10 +269,13 @@ class Guest:
         if refusal := self.remove_dimm(dimm, timeout):
             raise self.error(f"the guest to give back {dimm}", f"{refusal} (memory in use that can't be moved?)")
 
-    def add_dimm(self, name: str, size: int, node: int) -> None:
+    def add_dimm(self, size: int, node: int) -> str:
         """Plug memory into a node, and do not wait for the guest."""
+        self._dimms += 1
+        name = f"dimm{self._dimms}"
         self.qmp("object-add", **{"qom-type": "memory-backend-ram"}, id=f"{name}-ram", size=size)
         self.qmp("device_add", driver="pc-dimm", id=name, memdev=f"{name}-ram", node=node)
+        return name
 
     def remove_dimm(self, name: str, timeout: float) -> str:
         """Ask for it back, and wait. The guest may refuse: then, why it is still there."""
@@ -317,7 +293,7 @@ class Guest:
         return first_splat(self.log.read_text(errors="replace"))
 
     def off(self) -> None:
-        with contextlib.suppress(_Gone):
+        with contextlib.suppress(OSError):
             self._agent.send(b"off 0 0 0 0\n")
         try:
             self.process.wait(OFF_SECONDS)
@@ -325,8 +301,10 @@ class Guest:
             raise self.error(f"power off within {OFF_SECONDS} s", "it hangs") from None
 
 
-def _command(image: Path, initramfs: Path, machine: Topology, accel: str, append: str) -> list[str]:
-    """QEMU, but for where its serial lines go."""
+def _command(image: Path, machine: Topology, accel: str, append: str, programs: Sequence[Path], tmp: str) -> list[str]:
+    """QEMU, but for where its serial lines go. What all guests have, and these programs, are in an archive in `tmp`."""
+    initramfs = Path(tmp) / "initramfs"
+    initramfs.write_bytes(_base() + _pack({f"/bin/{program.name}": program for program in programs}))
     return [
         QEMU, *machine.args(), "-accel", accel, "-cpu", "host" if accel == KVM else "max",
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -345,26 +323,17 @@ def _running(
     log.write_text("")
     agent, monitor = _Line(), _Line()
     with tempfile.TemporaryDirectory(prefix="lab-") as folder, agent.ours, monitor.ours:
-        command = _command(image, _initramfs(programs, Path(folder) / "initramfs"), machine, accel, append)
+        command = _command(image, machine, accel, append, programs, folder)
         fds = agent.theirs.fileno(), monitor.theirs.fileno()
         command += [
             "-chardev", f"file,id=console,path={str(log).replace(',', ',,')},append=on", "-serial", "chardev:console",
             "-chardev", f"socket,id=agent,fd={fds[0]}", "-chardev", f"socket,id=qmp,fd={fds[1]}",
             "-serial", "chardev:agent", "-mon", "chardev=qmp,mode=control",
         ]  # fmt: skip
-        errors = Path(folder) / "stderr"
-        with errors.open("wb") as out, agent.theirs, monitor.theirs:
+        with log.open("ab") as out, agent.theirs, monitor.theirs:
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, pass_fds=fds)
         try:
-            yield Guest(process, agent, monitor, log, machine.name, timeout)
-        except _Gone as gone:  # while it came up: later ones are told by its methods
-            said, console = (path.read_text(errors="replace") for path in (errors, log))
-            raise LabError(
-                f"boot of {image}, topology {machine.name}, {accel}",
-                expected=f"the guest to be up within {timeout:g} s",
-                found="\n".join(filter(None, (str(gone), said.strip(), first_splat(console), tail(log)))),
-                do=f"read the console log {log}; on a busy machine give it more time",
-            ) from None
+            yield Guest(process, agent, monitor, log, f"{machine.name}, {accel}, of {image}", timeout)
         finally:
             process.kill()
             process.wait()
@@ -380,7 +349,7 @@ def _runs(image: Path, accel: str) -> bool:
     return False
 
 
-def accelerator(image: Path, one_thread: bool = False) -> str:
+def accelerator(image: Path, at_once: bool = False) -> str:
     """KVM if it runs this guest, else TCG, with a thread for each CPU or one for all. LAB_ACCEL overrides."""
     chosen = os.environ.get("LAB_ACCEL", "")
     if chosen not in ("", KVM, "tcg"):
@@ -390,7 +359,7 @@ def accelerator(image: Path, one_thread: bool = False) -> str:
         say("guests run under KVM" if works else "guests run under TCG: there is no KVM here that runs one")
         _accelerators.append(KVM if works else "tcg")
     name = chosen or _accelerators[0]
-    return name if name == KVM else f"tcg,thread={'single' if one_thread else 'multi'}"
+    return name if name == KVM else f"tcg,thread={'multi' if at_once else 'single'}"
 
 
 def slipped(log: Path) -> bool:
@@ -400,26 +369,19 @@ def slipped(log: Path) -> bool:
 
 @contextlib.contextmanager
 def boot(
-    image: Path,
-    topology: str,
-    *,
-    log: Path,
-    append: str = "",
-    cpus: int | None = None,
-    programs: Sequence[Path] = (),
-    one_thread: bool = False,
-    timeout: float = 60,
-) -> Iterator[Guest]:
+    image: Path, topology: str, *, log: Path, append: str = "", cpus: int | None = None, programs: Sequence[Path] = (),
+    at_once: bool = False, timeout: float = 60,
+) -> Iterator[Guest]:  # fmt: skip
     """A guest for the time of the block. `programs` (static) are in its PATH. `timeout` is for booting.
 
     Leaving the block powers it off. A guest that died, hung or printed a splat is a LabError, also when the block
     itself failed: then the splat is the likelier cause.
 
-    `one_thread`: without KVM, CPUs take turns. With a thread for each (seen in QEMU 7.2), a CPU may still run a
-    breakpoint that text_poke() has taken out again: `Oops: int3`. Flipping a static key that other CPUs are using does
-    it, such as that of the stock kernel's `numa_balancing`.
+    Without KVM, CPUs take turns, unless they are to run `at_once`. With a thread for each (seen in QEMU 7.2), a CPU may
+    still run a breakpoint that text_poke() has taken out again: `Oops: int3`. Flipping a static key that other CPUs
+    are using does it, such as that of the stock kernel's `numa_balancing`.
     """
-    machine, accel = find_topology(topology, cpus), accelerator(image, one_thread)
+    machine, accel = find_topology(topology, cpus), accelerator(image, at_once)
     with contextlib.ExitStack() as stack:
         for left in reversed(range(BOOT_TRIES)):
             try:
@@ -472,13 +434,11 @@ def main(given: argparse.Namespace) -> int:
         machine, accel = find_topology(given.topology, given.cpus), accelerator(image)
         say(f"{image}, topology {machine.name}. To leave: `poweroff`, or Ctrl-A X to stop the machine at once.")
         with tempfile.TemporaryDirectory(prefix="lab-") as folder:
-            initramfs = _initramfs((), Path(folder) / "initramfs")
-            command = _command(image, initramfs, machine, accel, "lab.shell panic_on_warn=0")
+            command = _command(image, machine, accel, "lab.shell panic_on_warn=0", (), folder)
             subprocess.run([*command, "-serial", "mon:stdio"])
         return 0
     log = BUILD / kernel.name / "logs" / f"run-{given.topology}.console"
-    words = build.BOOT_WORDS.get(given.variant, "")
-    with boot(image, given.topology, cpus=given.cpus, log=log, append=words) as guest:
+    with boot(image, given.topology, cpus=given.cpus, log=log, append=build.BOOT_WORDS.get(given.variant, "")) as guest:
         output = guest.sh(given.script, timeout=600, check=False)
         print(output.text, end="")
     return output.status

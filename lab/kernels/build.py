@@ -5,8 +5,6 @@ The series tree is a farm of hard links to the stock tree with the rendered file
 no disk, and a changed series costs only what `make` must compile anew. The farm's rule: never write through a link.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import filecmp
@@ -40,7 +38,6 @@ PRODUCT = re.compile(  # what a build leaves in a source tree
     r"|^(?:\.config(?:\.old)?|\.version|vmlinux.*|System\.map|modules\.builtin.*|source|debian)(?:/|$)"
     r"|^(?:include/(?:config|generated)|arch/[^/]+/include/generated|scripts/basic/fixdep)(?:/|$)"
 )
-STEP = re.compile(r"^  (?:CC|AS|HOSTCC|HOSTLD|AR|LD|GEN|CPP)\b")
 ENVIRONMENT = {  # a build's own: nothing that differs between two builds of the same source
     "KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "lab", "KBUILD_BUILD_HOST": "lab",
     "CCACHE_DIR": str(CACHE / "ccache"), "CCACHE_BASEDIR": str(CACHE), "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "5G",
@@ -48,13 +45,15 @@ ENVIRONMENT = {  # a build's own: nothing that differs between two builds of the
     "LC_ALL": "C",
 }  # fmt: skip
 JOBS = f"-j{len(os.sched_getaffinity(0))}"
+CCACHE = "ccache " if shutil.which("ccache") else ""
+# For our own configurations: the compiler names the headers, no preprocessor runs before it. That saves a quarter of a
+# cold build. But ccache then does not see an .incbin, which kernels have in assembler files (the compressed kernel is
+# one): those it must not keep.
+QUICK = (f"CC=$(if $(filter %.S,$<),,{CCACHE})gcc", "CCACHE_DEPEND=1")
 
 
 def _digest(*things: object) -> str:
     return hashlib.sha256(repr(things).encode()).hexdigest()
-
-
-# --- Source trees ----------------------------------------------------------------------------------------------------
 
 
 def _files(top: Path) -> Iterator[str]:
@@ -76,37 +75,26 @@ def _replacing(path: Path) -> Iterator[Path]:
     fresh.rename(path)
 
 
-def _remove(path: Path) -> None:
-    """A file that may be there, and its folder if that leaves it empty."""
-    path.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):
-        path.parent.rmdir()
-
-
-def _prune(top: Path, wanted: set[str]) -> None:
-    for name in list(_files(top)):
-        if name not in wanted:
-            _remove(top / name)
-
-
-def _same(one: Path, other: Path) -> bool:
-    """Whether two files are the same, in kind, mode and content."""
-    if not os.path.lexists(other) or one.lstat().st_mode != other.lstat().st_mode:
-        return False
-    return one.readlink() == other.readlink() if one.is_symlink() else filecmp.cmp(one, other, shallow=False)
+def _remove(top: Path, names: Iterable[str]) -> None:
+    """Files that may be there, and the folders that this leaves empty."""
+    for name in names:
+        (top / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (top / name).parent.rmdir()
 
 
 def sync(source: Path, to: Path) -> None:
-    """Make `to` a copy of a source tree. Files that are the same already keep their times; what is copied is new.
-
-    Times do not come along: a file that is older than the one it replaces would not be compiled again.
-    """
+    """Make `to` a copy of a source tree. What is the same keeps its time; what is copied is new, or is not compiled."""
     wanted = set(_files(source))
     for name in wanted:
-        if not _same(source / name, to / name):
-            with _replacing(to / name) as fresh:
-                shutil.copy(source / name, fresh, follow_symlinks=False)
-    _prune(to, wanted)
+        one, other = source / name, to / name
+        same = os.path.lexists(other) and one.lstat().st_mode == other.lstat().st_mode
+        if same:
+            same = one.readlink() == other.readlink() if one.is_symlink() else filecmp.cmp(one, other, shallow=False)
+        if not same:
+            with _replacing(other) as fresh:
+                shutil.copy(one, fresh, follow_symlinks=False)
+    _remove(to, set(_files(to)) - wanted)
 
 
 def _stock(kernel: Kernel) -> str:
@@ -130,31 +118,8 @@ def _stock(kernel: Kernel) -> str:
     return state
 
 
-def _linked(stock: Path, farm: Path) -> bool:
-    return os.path.lexists(farm) and os.path.lexists(stock) and os.path.samestat(stock.lstat(), farm.lstat())
-
-
-def _link(stock: Path, farm: Path) -> None:
-    """Make one file of the farm the stock file again, or nothing where that has none."""
-    if not os.path.lexists(stock):
-        _remove(farm)
-    elif not _linked(stock, farm):
-        if os.path.lexists(farm):
-            os.utime(stock, follow_symlinks=False)  # or `make` would keep what it compiled from the file that goes
-        with _replacing(farm) as fresh:
-            os.link(stock, fresh, follow_symlinks=False)
-
-
-def _overlay(stock: Path, farm: Path, data: bytes) -> None:
-    """Make one file of the farm ours. One that is so already keeps its time, or `make` would compile its users anew."""
-    if _linked(stock, farm) or not farm.is_file() or farm.read_bytes() != data:
-        with _replacing(farm) as fresh:
-            fresh.write_bytes(data)
-            fresh.chmod(0o755 if stock.exists() and stock.stat().st_mode & 0o100 else 0o644)
-
-
 def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, bytes]) -> None:
-    """Make `series` the stock tree with the rendered files in it."""
+    """Make `series` the stock tree with the rendered files in it; for `make`, what is so already keeps its time."""
     stamp = series.with_name(f"{series.name}.state")
     known = json.loads(stamp.read_text()) if stamp.exists() else {}
     stamp.unlink(missing_ok=True)  # whoever finds none, after an interrupted run, looks at every file
@@ -165,35 +130,36 @@ def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, byt
         stale = set(known["rendered"])
     else:
         stale = set(_files(stock))
-        _prune(series, stale | set(rendered))
-    for name in stale - set(rendered):
-        _link(stock / name, series / name)
-    for name, data in rendered.items():
-        _overlay(stock / name, series / name, data)
+        _remove(series, set(_files(series)) - stale - set(rendered))
+    for name in stale | set(rendered):
+        theirs, ours = stock / name, series / name
+        if name in rendered:
+            if not ours.is_file() or ours.read_bytes() != rendered[name]:
+                with _replacing(ours) as fresh:
+                    fresh.write_bytes(rendered[name])
+                    fresh.chmod(0o755 if theirs.exists() and theirs.stat().st_mode & 0o100 else 0o644)
+        elif not os.path.lexists(theirs):
+            _remove(series, [name])
+        elif not (there := os.path.lexists(ours)) or not os.path.samestat(theirs.lstat(), ours.lstat()):
+            if there:
+                os.utime(theirs, follow_symlinks=False)  # or `make` would keep what it compiled from the file that goes
+            with _replacing(ours) as fresh:
+                os.link(theirs, fresh, follow_symlinks=False)
     stamp.write_text(json.dumps({"stock": stock_state, "rendered": sorted(rendered)}))
 
 
-def _source(kernel: Kernel, which: str, rendered: Mapping[str, bytes]) -> tuple[Path, str]:
-    """A source tree, and a digest of what is in it. The caller holds the lock."""
-    state = _stock(kernel)
+# Rendering takes seconds: once a run is enough.
+_all_of = functools.cache(lambda kernel: render.render(kernel).files())
+
+
+def _source(kernel: Kernel, which: str) -> tuple[Path, str, Mapping[str, bytes]]:
+    """A source tree, a digest of what is in it, the files in it that are of the series. The caller holds the lock."""
     stock, series = kernel.cache / "stock", kernel.cache / "series"
     if which == "stock":
-        return stock, _digest(state)
-    farm(stock, state, series, rendered)
-    return series, _digest(state, sorted(rendered.items()))
-
-
-# Rendering takes seconds: once a run is enough.
-_all_of = functools.lru_cache(lambda kernel: render.render(kernel).files())
-
-
-def _rendered(kernel: Kernel, which: str) -> Mapping[str, bytes]:
-    """The files of the series. Made before the lock is taken: it needs none, and may fail."""
-    if which not in ("stock", "series"):
-        raise LabError(f"kernel {which}", expected="stock or series", found=which, do="check the word")
-    if which == "stock":
-        return {}
-    return _all_of(kernel) if kernel.files is None else kernel.files
+        return stock, _digest(_stock(kernel)), {}
+    rendered = _all_of(kernel) if kernel.files is None else kernel.files  # may fail, so first
+    farm(stock, state := _stock(kernel), series, rendered)
+    return series, _digest(state, sorted(rendered.items())), rendered
 
 
 def beside(kernel: Kernel, name: str) -> Kernel:
@@ -209,12 +175,8 @@ def beside(kernel: Kernel, name: str) -> Kernel:
 
 def source(kernel: Kernel, which: str) -> Path:
     """The stock source tree, or the one with the series."""
-    rendered = _rendered(kernel, which)
-    with kernel.lock():
-        return _source(kernel, which, rendered)[0]
-
-
-# --- Configuration ---------------------------------------------------------------------------------------------------
+    with locked(kernel.cache / "lock"):
+        return _source(kernel, which)[0]
 
 
 def fragments(kernel: Kernel, variant: str) -> list[Path]:
@@ -231,19 +193,12 @@ def symbols(text: str) -> dict[str, str]:
     return {name or unset: value if name else "n" for name, value, unset in found}
 
 
-def known_symbols(tree: Path) -> set[str]:
-    """The symbols that a tree's Kconfig files define."""
+def not_taken(wanted: Mapping[str, str], taken: Mapping[str, str], tree: Path) -> list[str]:
+    """What the fragments ask for, the tree's Kconfig files know, and the configuration lacks."""
     words = run(["grep", "-rhoE", "--include=Kconfig*", r"^\s*(menu)?config\s+\w+", tree]).stdout
-    return set(re.findall(r"config\s+(\w+)", words))
-
-
-def not_taken(wanted: Mapping[str, str], taken: Mapping[str, str], known: set[str]) -> list[str]:
-    """What the fragments ask for, the tree knows, and the configuration lacks."""
-    return [
-        f"{name}={value} (is {taken.get(name, 'n')})"
-        for name, value in wanted.items()
-        if name in known and taken.get(name, "n") != value
-    ]
+    known = set(re.findall(r"config\s+(\w+)", words))
+    return [f"{name}={value} (is {taken.get(name, 'n')})" for name, value in wanted.items()
+            if name in known and taken.get(name, "n") != value]
 
 
 def _make(tree: Path, obj: Path) -> list[str]:
@@ -261,7 +216,7 @@ def _begin(stock: Path, obj: Path, tree: Path, rendered: Iterable[str]) -> None:
     """Begin the objects of the series as a copy of the stock kernel's: `make` then compiles only what differs.
 
     ccache does not see that the rest stays the same: all files include autoconf.h, and that differs by a symbol. This
-    and `_cc_quick()` are there for a cold `make demo`: on two cores 13.5 minutes with them, about 19 without.
+    and QUICK are there for a cold `make demo`: on two cores 13.5 minutes with them, about 19 without.
     """
     with locked(stock.with_suffix(".lock")):
         if not (stock / "lab.built").exists():
@@ -277,9 +232,9 @@ def _begin(stock: Path, obj: Path, tree: Path, rendered: Iterable[str]) -> None:
     fresh.rename(obj)
 
 
-def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, bytes]) -> tuple[list[str], Path, str]:
+def _objects(kernel: Kernel, which: str, variant: str) -> tuple[list[str], Path, str]:
     """For configured objects: make's words, their place, a digest of source and configuration. The caller locks."""
-    tree, state = _source(kernel, which, rendered)
+    tree, state, rendered = _source(kernel, which)
     stock, obj = (kernel.cache / f"obj-{kind}-{variant}".removesuffix("-plain") for kind in ("stock", which))
     if which == "series" and not obj.exists():
         _begin(stock, obj, tree, rendered)
@@ -289,71 +244,50 @@ def _objects(kernel: Kernel, which: str, variant: str, rendered: Mapping[str, by
     wanted = _digest((kernel.cache / "stock.from").read_text(), asked, kconfig, run(["gcc", "--version"]).stdout)
     stamp, config = obj / "lab.config", obj / ".config"
     if not stamp.exists() or stamp.read_text() != wanted or not config.exists():
-        log, every = obj / "lab.config.log", obj / "lab.fragments"
+        every = obj / "lab.fragments"
         every.write_text(text)
-        log.write_text("")
         # As tinyconfig does, but with our symbols in the same step: what they make visible stays off unless named.
-        run([*make, "-s", "allnoconfig"], env={**ENVIRONMENT, "KCONFIG_ALLCONFIG": str(every)}, log=log)
-        if missing := not_taken(asked, symbols(config.read_text()), known_symbols(tree)):
+        run([*make, "-s", "allnoconfig"], env={**ENVIRONMENT, "KCONFIG_ALLCONFIG": str(every)})
+        if missing := not_taken(asked, symbols(config.read_text()), tree):
             say(f"{obj.name}: {kernel.version} knows but did not take {', '.join(missing)}")
         stamp.write_text(wanted)
     return make, obj, _digest(state, wanted)
 
 
-# --- Compiling -------------------------------------------------------------------------------------------------------
-
-
-def _cc() -> str:
-    return "CC=ccache gcc" if shutil.which("ccache") else "CC=gcc"
-
-
-def _cc_quick() -> list[str]:
-    """The same for our own configurations: the compiler names the headers, no preprocessor runs before it.
-
-    That saves a quarter of a cold build. But ccache then does not see an .incbin, which kernels have in assembler files
-    (the compressed kernel is one): those it must not keep.
-    """
-    return ["CC=$(if $(filter %.S,$<),,ccache )gcc", "CCACHE_DEPEND=1"] if shutil.which("ccache") else ["CC=gcc"]
-
-
 def compile_kernel(command: Sequence[str], what: str, log: Path, total: int | None) -> None:
     """Run make, and show how far it is of about so many files."""
-    done, start, told = 0, time.monotonic(), time.monotonic()
-    of = f" of about {total}" if total else ""
-    with log.open("w", buffering=1) as out, console.status(what) as status:
+    start = told = time.monotonic()
+    done, of = 0, f" of about {total}" if total else ""
+    with (log.open("w", buffering=1) as out, console.status(what) as status,
+          subprocess.Popen(command, env={**os.environ, **ENVIRONMENT}, text=True, errors="replace",
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process):
         out.write(" ".join(command) + "\n")
-        with subprocess.Popen(
-            command, env={**os.environ, **ENVIRONMENT}, text=True, errors="replace",
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        ) as process:  # fmt: skip
-            try:
-                for line in process.stdout or ():
-                    out.write(line)
-                    done += bool(STEP.match(line))
-                    now = time.monotonic()
-                    message = f"{what}: {done}{of} files, {now - start:.0f} s"
-                    status.update(message)
-                    if not console.is_terminal and now - told >= 30:
-                        say(message)
-                        told = now
-            except BaseException:
-                process.terminate()  # make ends its children
-                raise
+        try:
+            for line in process.stdout or ():
+                out.write(line)
+                done += bool(re.match(r"  (?:CC|AS|HOSTCC|HOSTLD|AR|LD|GEN|CPP)\b", line))
+                now = time.monotonic()
+                message = f"{what}: {done}{of} files, {now - start:.0f} s"
+                status.update(message)
+                if not console.is_terminal and now - told >= 30:
+                    say(message)
+                    told = now
+        except BaseException:
+            process.terminate()  # make ends its children
+            raise
     if process.returncode:
         errors = re.findall(r"^.*(?:\berror\b|\*\*\*|undefined reference).*$", log.read_text(), re.M)
-        found = "\n".join([f"exit status {process.returncode}", *errors[:8], "--", tail(log)])
-        raise LabError(what, expected="it to compile", found=found, do=f"read {log}")
+        raise LabError(what, expected="it to compile", do=f"read {log}",
+                       found="\n".join([f"exit status {process.returncode}", *errors[:8], "--", tail(log)]))
     if done:
         say(f"{what}: {done} files in {time.monotonic() - start:.0f} s")
 
 
 def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
     """A bootable kernel, built if anything changed."""
-    rendered = _rendered(kernel, which)
-    with kernel.lock():
-        make, obj, state = _objects(kernel, which, variant, rendered)
-    words = MAKE_WORDS.get(variant, ())
-    state += "".join(words)
+    with locked(kernel.cache / "lock"):
+        make, obj, state = _objects(kernel, which, variant)
+    state += "".join(words := MAKE_WORDS.get(variant, ()))
     with locked(obj.with_suffix(".lock")):  # another kernel's guests need not wait for this build
         stamp, made = obj / "lab.built", obj / "arch/x86/boot/bzImage"
         if stamp.exists() and stamp.read_text() == state and made.exists():
@@ -362,12 +296,11 @@ def image(kernel: Kernel, which: str, variant: str = "plain") -> Path:
         cold = not (obj / "vmlinux").exists()  # neither built before nor begun with another kernel's objects
         what = f"building {kernel.name} {which}" + (f" ({variant})" if variant != "plain" else "")
         say(f"{what}, log in {obj}/lab.log" + (": the first time takes minutes" if cold else ""))
-        command = [*make, JOBS, *_cc_quick(), *words, "bzImage"]
-        compile_kernel(command, what, obj / "lab.log", 1450 if cold else None)
+        compile_kernel([*make, JOBS, *QUICK, *words, "bzImage"], what, obj / "lab.log", 1450 if cold else None)
         packed = made.parent / "compressed/vmlinux.bin.gz"
         if packed.read_bytes() not in made.read_bytes():
-            do = f"remove {obj} and {ENVIRONMENT['CCACHE_DIR']}"
-            raise LabError(str(made), expected=f"{packed.name}, as just built, in it", found="another kernel", do=do)
+            raise LabError(str(made), expected=f"{packed.name}, as just built, in it", found="another kernel",
+                           do=f"remove {obj} and {ENVIRONMENT['CCACHE_DIR']}")
         stamp.write_text(state)
         return made
 
@@ -377,12 +310,9 @@ def selftest(kernel: Kernel) -> Path:
     folder = source(kernel, "series") / kernel.selftests
     program = kernel.cache / "selftest" / "demotion_gate"
     flags = ["-static", "-O2", "-Wall", "-D_GNU_SOURCE=", f"-I{folder.parent}", f"-I{folder}"]
-    with kernel.lock(), _replacing(program) as fresh:
+    with locked(kernel.cache / "lock"), _replacing(program) as fresh:
         run(["gcc", *flags, folder / "demotion_gate.c", "-o", fresh])
     return program
-
-
-# --- Packages for the user's own machine -----------------------------------------------------------------------------
 
 
 def deb_config(given: str | None) -> Path | None:
@@ -402,22 +332,20 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
     tree = source(kernel, "series")
     work = kernel.cache / "deb"  # where ccache finds what other builds compiled; packages land beside the objects
     with locked(work / "lock"):  # packaging takes long, and guests need not wait for it
-        make, config, log = _make(tree, work / "objects"), work / "objects/.config", work / "config.log"
-        log.write_text("")
+        make, config = _make(tree, work / "objects"), work / "objects/.config"
         say(f"configuration from {start or 'the defconfig of x86-64'}")
         if not start:
-            run([*make, "-s", "x86_64_defconfig"], env=ENVIRONMENT, log=log)
+            run([*make, "-s", "x86_64_defconfig"], env=ENVIRONMENT)
         text = (start or config).read_text() + (CONFIG / "deb.config").read_text()  # of two values the last one counts
         config.write_text(text)
-        run([*make, "-s", "olddefconfig"], env=ENVIRONMENT, log=log)
-        if local:
-            # An empty line is the default for a question.
-            run([*make, "-s", "localmodconfig"], env=ENVIRONMENT, log=log, stdin="\n" * 10000)
+        run([*make, "-s", "olddefconfig"], env=ENVIRONMENT)
+        if local:  # an empty line is the default for a question
+            run([*make, "-s", "localmodconfig"], env=ENVIRONMENT, stdin="\n" * 10000)
         out = kernel.build / "deb"
         for old in (*work.glob("*.deb"), *out.glob("*.deb")):
             old.unlink()
-        command = [*make, JOBS, _cc(), "bindeb-pkg"]
-        compile_kernel(command, f"packaging {kernel.name}", work / "build.log", 3000 if local else 25000)
+        compile_kernel([*make, JOBS, f"CC={CCACHE}gcc", "bindeb-pkg"], f"packaging {kernel.name}", work / "build.log",
+                       3000 if local else 25000)
         made = sorted(work.glob("*.deb"))
         if not made:
             raise LabError("make deb", expected=f"packages in {work}", found="none", do=f"read {work / 'build.log'}")
@@ -436,11 +364,11 @@ def parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(what, help=about, description=about, parents=[trees.options()])
         if what in ("source", "image"):
-            about = "which one (default: %(default)s)"
-            command.add_argument("--which", choices=("stock", "series"), default="series", help=about)
+            command.add_argument("--which", choices=("stock", "series"), default="series",
+                                 help="which one (default: %(default)s)")
         if what == "image":
-            about = "how it is configured (default: %(default)s)"
-            command.add_argument("--variant", choices=tuple(VARIANTS), default="plain", help=about)
+            command.add_argument("--variant", choices=tuple(VARIANTS), default="plain",
+                                 help="how it is configured (default: %(default)s)")
         if what == "deb":
             command.add_argument("--local", action="store_true", help="only the modules that are loaded now")
     return words

@@ -4,8 +4,6 @@
 The machine's apt stays as it is: lists and files are in the lab's cache; only mirror and keys are the machine's.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import tempfile
@@ -15,6 +13,7 @@ from pathlib import Path
 from lab.common import CACHE, LabError, locked, run, say
 
 SUITE = "trixie-backports"
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 FOLDER = CACHE / "latest"
 FRESH = 86400  # s: how long the lists are good for
 OPTIONS = {
@@ -28,34 +27,31 @@ OPTIONS = {
 }
 
 
-def _apt(program: str, *words: str, cwd: Path = FOLDER) -> str:
-    return run([program, *(f"-o{name}={value}" for name, value in OPTIONS.items()), *words], cwd=cwd).stdout
-
-
-def _mirror() -> str:
-    """Where this machine has Debian from."""
-    sites = run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"]).stdout.split()
-    return next((site for site in sites if site.rstrip("/").endswith("/debian")), "http://deb.debian.org/debian")
+def _apt(program: str, *words: str, cwd: Path | None = None) -> str:
+    command = [program, *(f"-o{name}={value}" for name, value in OPTIONS.items()), *words]
+    return run(command, cwd=cwd or FOLDER).stdout
 
 
 def newest() -> tuple[str, Path]:
     """Its X.Y, and its source as Debian packs it. Debian is asked once a day; what is older then goes."""
     if not shutil.which("apt-get"):
-        expected, do = "a Debian system, whose mirror has it", "name a tree of your own with KSRC="
-        raise LabError("KERNEL=latest", expected=expected, found="no apt-get", do=do)
+        raise LabError("KERNEL=latest", expected="a Debian system, whose mirror has it", found="no apt-get",
+                       do="name a tree of your own with KSRC=")
     with locked(FOLDER / "lock"):
         asked = FOLDER / "asked"
         if not asked.exists() or time.time() - asked.stat().st_mtime > FRESH:
-            keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
-            (FOLDER / "sources.list").write_text(f"deb [signed-by={keys}] {_mirror()} {SUITE} main\n")
+            sites = run(["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"]).stdout.split()
+            mirrors = [site for site in sites if site.rstrip("/").endswith("/debian")]
+            where = f"[signed-by={KEYS}] {[*mirrors, 'http://deb.debian.org/debian'][0]} {SUITE}"
+            (FOLDER / "sources.list").write_text(f"deb {where} main\n")
             for folder in ("lists/partial", "cache/archives/partial"):
                 (FOLDER / folder).mkdir(parents=True, exist_ok=True)
             _apt("apt-get", "update")
             asked.touch()
         names = re.findall(r"^linux-source-(\d+)\.(\d+)$", _apt("apt-cache", "pkgnames", "linux-source-"), re.M)
         if not names:
-            expected, do = f"linux-source-X.Y in {SUITE}", f"look at {FOLDER / 'sources.list'}"
-            raise LabError("KERNEL=latest", expected=expected, found="none", do=do)
+            raise LabError("KERNEL=latest", expected=f"linux-source-X.Y in {SUITE}", found="none",
+                           do=f"look at {FOLDER / 'sources.list'}")
         version = ".".join(max(names, key=lambda name: [int(part) for part in name]))
         package = f"linux-source-{version}"
         found = re.search(rf"' ({package}_\S+)\.deb ", _apt("apt-get", "--print-uris", "download", package))

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """`make clean-cache`: remove what is cached of kernels that nobody works on any more, and say how much that was."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import fcntl

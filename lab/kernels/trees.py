@@ -1,24 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernels the lab knows, and what a given tree is: told by what is in it, never by its version string."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import re
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from lab.common import BUILD, CACHE, LabError, locked, run, say
 from lab.kernels import latest
 
-DEBIAN = {  # KERNEL= : the Debian package that holds its source
-    "6.12": "linux-source-6.12",
-    "6.1": "linux-source-6.1",
-}
+DEBIAN = ("6.12", "6.1")  # KERNEL= ; Debian's package linux-source-X.Y has it
 DEFAULT = "6.12"
 CHOICES = (*DEBIAN, "latest")
 SELFTESTS = ("tools/testing/selftests/mm", "tools/testing/selftests/vm")
@@ -32,7 +27,7 @@ class Kernel:
     name: str
     source: Path
     cache: Path  # object directories and working copies, shared by all checkouts of this repository
-    # Its series as files, where that is not to be rendered: it has been, is the first commit, or has a planted fault.
+    # Its series as files, where that is not to be rendered: it has been, ends at a fix, or has a planted fault.
     files: Mapping[str, bytes] | None = field(default=None, compare=False)
 
     @property
@@ -42,7 +37,14 @@ class Kernel:
 
     @cached_property
     def version(self) -> str:
-        return tree_version(self.source)
+        """VERSION.PATCHLEVEL.SUBLEVEL, as the Makefile has them."""
+        makefile = self.source / "Makefile"
+        text = makefile.read_text(errors="replace") if makefile.exists() else ""
+        parts = re.findall(r"^(?:VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", text, re.M)  # they stand in this order
+        if len(parts) != 3:
+            raise LabError(str(self.source), expected="a kernel source tree", found="no Makefile with a kernel version",
+                           do="check KSRC=")
+        return ".".join(parts)
 
     @cached_property
     def keeper(self) -> str:
@@ -51,9 +53,9 @@ class Kernel:
             file = self.source / path
             if file.exists() and re.search(r"^static .*\bnode_demotion\b", file.read_text(), re.M):
                 return path
-        expected, found = " or ".join(KEEPERS), f"none of them keeps it (Makefile says {self.version})"
-        do = "name a tree of 5.15 or later with KSRC="
-        raise LabError(str(self.source), expected=f"node_demotion[] in {expected}", found=found, do=do)
+        raise LabError(str(self.source), expected=f"node_demotion[] in {' or '.join(KEEPERS)}",
+                       found=f"none of them keeps it (Makefile says {self.version})",
+                       do="name a tree of 5.15 or later with KSRC=")
 
     @cached_property
     def selftests(self) -> str:
@@ -61,22 +63,8 @@ class Kernel:
         for path in SELFTESTS:
             if (self.source / path).is_dir():
                 return path
-        expected, do = " or ".join(SELFTESTS), "name a complete tree with KSRC="
-        raise LabError(str(self.source), expected=expected, found="neither", do=do)
-
-    def lock(self):
-        return locked(self.cache / "lock")
-
-
-def tree_version(source: Path) -> str:
-    """VERSION.PATCHLEVEL.SUBLEVEL of a tree, as its Makefile has them."""
-    makefile = source / "Makefile"
-    text = makefile.read_text(errors="replace") if makefile.exists() else ""
-    parts = re.findall(r"^(?:VERSION|PATCHLEVEL|SUBLEVEL) = (\d+)$", text, re.M)  # they stand in this order
-    if len(parts) != 3:
-        found = "no Makefile with a kernel version"
-        raise LabError(str(source), expected="a kernel source tree", found=found, do="check KSRC=")
-    return ".".join(parts)
+        raise LabError(str(self.source), expected=" or ".join(SELFTESTS), found="neither",
+                       do="name a complete tree with KSRC=")
 
 
 def known(name: str) -> str:
@@ -91,24 +79,14 @@ def word(name: str) -> str:
     return name if name in DEBIAN else "" if "-" in name else CHOICES[-1]
 
 
-def tarball(name: str) -> tuple[str, Path]:
-    """The X.Y of one of Debian's kernels, and where its source is."""
-    if name not in DEBIAN:
-        return latest.newest()
-    packed = Path("/usr/src") / f"{DEBIAN[name]}.tar.xz"
-    if not packed.exists():
-        expected, do = f"the source from package {DEBIAN[name]}", f"run `make setup KERNEL={name}`"
-        raise LabError(str(packed), expected=expected, found="no file", do=do)
-    return name, packed
-
-
 def debian(name: str) -> Kernel:
     """One of Debian's kernels, unpacked into the cache; unpacked again when the package is newer."""
-    name, packed = tarball(known(name))
-    cache = CACHE / name
-    source = cache / "stock"
-    stamp = cache / "stock.from"
-    state = packed.stat()
+    name, packed = (name, Path(f"/usr/src/linux-source-{name}.tar.xz")) if name in DEBIAN else latest.newest()
+    if not packed.exists():
+        raise LabError(str(packed), expected=f"the source from package linux-source-{name}", found="no file",
+                       do=f"run `make setup KERNEL={name}`")
+    cache, state = CACHE / name, packed.stat()
+    source, stamp = cache / "stock", cache / "stock.from"
     wanted = f"{packed} {state.st_size} {int(state.st_mtime)}\n"
     with locked(cache / "unpack.lock"):  # not the build lock: reading a tree need not wait for a build
         if not stamp.exists() or stamp.read_text() != wanted:
@@ -126,21 +104,17 @@ def own(path: str | Path) -> Kernel:
     source = Path(path).expanduser().resolve()
     if not source.is_dir():
         raise LabError(f"KSRC={path}", expected="a folder", found="none", do="check KSRC=")
-    release = tree_version(source).rpartition(".")[0]
-    name = f"{release}-{hashlib.sha256(str(source).encode()).hexdigest()[:6]}"
-    kernel = Kernel(name, source, CACHE / name)
+    kernel = Kernel("", source, CACHE)
+    name = f"{kernel.version.rpartition('.')[0]}-{hashlib.sha256(str(source).encode()).hexdigest()[:6]}"
     assert kernel.keeper  # or it is refused
-    return kernel
-
-
-# --- The command line: --kernel and --ksrc, which are KERNEL= and KSRC= of the Makefile ------------------------------
+    return replace(kernel, name=name, cache=CACHE / name)
 
 
 def options(*, every: bool = False) -> argparse.ArgumentParser:
-    """For argparse's `parents`: which kernel a command works on; `every`: on all of Debian's, if none is named."""
+    """For argparse's `parents`: KERNEL= and KSRC= of the Makefile; `every`: all of Debian's, if none is named."""
     words = argparse.ArgumentParser(add_help=False)
     one = words.add_mutually_exclusive_group()
-    default = tuple(DEBIAN) if every else (DEFAULT,)
+    default = CHOICES if every else (DEFAULT,)
     about = f"one of Debian's: {', '.join(CHOICES)} (default: {', '.join(default)})"
     one.add_argument("--kernel", type=lambda word: (known(word),), default=default, metavar="VERSION", help=about)
     one.add_argument("--ksrc", type=own, metavar="PATH", help="your own kernel tree, 5.15 or later, which is only read")
@@ -149,13 +123,8 @@ def options(*, every: bool = False) -> argparse.ArgumentParser:
 
 def command(module: str, doc: str | None, *, every: bool = False) -> argparse.ArgumentParser:
     """The parser of a module that is a command and works on a kernel."""
-    about = (doc or "").partition("\n")[0]
-    return argparse.ArgumentParser(f"python3 -m {module}", description=about, parents=[options(every=every)])
-
-
-def packages(given: argparse.Namespace) -> list[str]:
-    """Debian's packages with the source of the kernels that were chosen."""
-    return [] if given.ksrc else [DEBIAN[name] for name in given.kernel if name in DEBIAN]
+    return argparse.ArgumentParser(f"python3 -m {module}", description=(doc or "").partition("\n")[0],
+                                   parents=[options(every=every)])
 
 
 def chosen(given: argparse.Namespace) -> list[Kernel]:

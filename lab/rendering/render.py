@@ -6,8 +6,6 @@ written are the rule's own lines, every other line of the result must be the sou
 must stand in a `-` line of a rule.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools
@@ -44,47 +42,11 @@ class Commit:
 @dataclass
 class Rendering:
     commits: list[Commit] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)  # edits and commits that this tree has no need of
     origin: dict[str, Path] = field(default_factory=dict)  # of each added file: where it is in this repository
 
     def files(self, upto: int | None = None) -> dict[str, bytes]:
         """The contents of all files of the series after all commits, or after the first `upto`."""
         return {path: data for commit in self.commits[:upto] for path, data in commit.files.items()}
-
-
-# --- The edits in series/ --------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Edit:
-    """One edit file: which file it edits, its directives, its text."""
-
-    where: str  # for messages
-    target: str
-    kind: str  # cocci or sed
-    text: str
-
-    @functools.cached_property
-    def directives(self) -> list[tuple[str, str, re.Pattern[str]]]:
-        """Of each: where, unless or gone; the file that it is about; what is searched there."""
-        mark = "//" if self.kind == "cocci" else "#"
-        head = itertools.takewhile(lambda line: not line.strip() or line.startswith(mark), self.text.splitlines())
-        file = r"(?:([\w.+/-]*/[\w.+/-]*|MAINTAINERS|Makefile|Kconfig): )?"
-        found = re.findall(rf"^{mark} (where|unless|gone): {file}(.*\S)", "\n".join(head), re.M)
-        try:
-            return [(word, path or self.target, re.compile(regex, re.M)) for word, path, regex in found]
-        except re.error as error:
-            raise LabError(self.where, expected="a regular expression", found=f"{error.pattern!s}: {error}",
-                           do="correct it") from None
-
-    def fits(self, tree: Tree) -> bool:
-        """Whether the edit is for this tree, as far as it is edited."""
-        asked = [(word, tree.text(path), regex) for word, path, regex in self.directives if word != "gone"]
-        return all((word == "where") == (text is not None and bool(regex.search(text))) for word, text, regex in asked)
-
-    def error(self, tree: Tree, *, expected: str, found: str, do: str, rule: str = "") -> LabError:
-        where = f"{self.where}, rule {rule}" if rule else self.where
-        return LabError(f"{where}, on {tree}", expected=expected, found=found, do=do)
 
 
 @dataclass
@@ -116,6 +78,39 @@ class Tree:
         return text.replace(here, self.kernel.selftests + "/") if here in text else text
 
 
+@dataclass
+class Edit:
+    """One edit file: which file of the tree it edits, its directives, its text."""
+
+    tree: Tree
+    where: str  # for messages
+    target: str
+    kind: str  # cocci or sed
+    text: str
+
+    @functools.cached_property
+    def directives(self) -> list[tuple[str, str, re.Pattern[str]]]:
+        """Of each: where, unless or gone; the file that it is about; what is searched there."""
+        mark = "//" if self.kind == "cocci" else "#"
+        head = itertools.takewhile(lambda line: not line.strip() or line.startswith(mark), self.text.splitlines())
+        file = r"(?:([\w.+/-]*/[\w.+/-]*|MAINTAINERS|Makefile|Kconfig): )?"
+        found = re.findall(rf"^{mark} (where|unless|gone): {file}(.*\S)", "\n".join(head), re.M)
+        try:
+            return [(word, path or self.target, re.compile(regex, re.M)) for word, path, regex in found]
+        except re.error as error:
+            raise LabError(self.where, expected="a regular expression", found=f"{error.pattern!s}: {error}",
+                           do="correct it") from None
+
+    def fits(self) -> bool:
+        """Whether the edit is for this tree, as far as it is edited."""
+        asked = [(word, self.tree.text(path), regex) for word, path, regex in self.directives if word != "gone"]
+        return all((word == "where") == (text is not None and bool(regex.search(text))) for word, text, regex in asked)
+
+    def error(self, *, expected: str, found: str, do: str, rule: str = "") -> LabError:
+        where = f"{self.where}, rule {rule}" if rule else self.where
+        return LabError(f"{where}, on {self.tree}", expected=expected, found=found, do=do)
+
+
 def include(text: str, where: str) -> str:
     """A script with each `@include PATH` line replaced by that file's lines, as text of an i, a or c command."""
 
@@ -144,8 +139,8 @@ def read_commit(folder: Path, tree: Tree) -> tuple[str, list[tuple[str, Path]], 
         if file.suffix not in (".cocci", ".sed"):
             raise LabError(str(file), expected="message, adds, *.cocci or *.sed", found=file.name, do="remove it")
         where, target = str(file.relative_to(ROOT)), str(file.with_name(file.stem.split("@")[0]).relative_to(folder))
-        script = include(file.read_text(), where)
-        edits.append(Edit(where, tree.localise(target), file.suffix[1:], tree.localise(script)))
+        script = tree.localise(include(file.read_text(), where))
+        edits.append(Edit(tree, where, tree.localise(target), file.suffix[1:], script))
     if not added and not edits:
         raise LabError(str(folder), expected="edits or adds", found="neither", do="add them or remove the folder")
     return fitting(text, message, tree), [(tree.localise(path), ROOT / path) for path in added], edits
@@ -153,25 +148,25 @@ def read_commit(folder: Path, tree: Tree) -> tuple[str, list[tuple[str, Path]], 
 
 def fitting(text: str, file: Path, tree: Tree) -> str:
     """What is true of this tree: a paragraph may begin with `# where:` and `# unless:` lines, as a sed script does."""
-    edits = [Edit(str(file), "", "sed", paragraph) for paragraph in text.strip("\n").split("\n\n")]
-    kept = [re.sub(r"\A(# (where|unless): .*\n)+", "", edit.text) for edit in edits if edit.fits(tree)]
+    edits = [Edit(tree, str(file), "", "sed", paragraph) for paragraph in text.strip("\n").split("\n\n")]
+    kept = [re.sub(r"\A(# (where|unless): .*\n)+", "", edit.text) for edit in edits if edit.fits()]
     return tree.localise("\n\n".join(kept) + "\n")
 
 
-def apply(edit: Edit, tree: Tree) -> None:
-    old = tree.text(edit.target)
+def apply(edit: Edit) -> None:
+    old = edit.tree.text(edit.target)
     if old is None:
-        raise edit.error(tree, expected=f"a file {edit.target}", found="none",
+        raise edit.error(expected=f"a file {edit.target}", found="none",
                          do="say `where:` if trees without it need no edit")
-    new, written = (run_spatch if edit.kind == "cocci" else run_sed)(edit, old, tree)
+    new, written = (run_spatch if edit.kind == "cocci" else run_sed)(edit, old)
     if new == old:
-        raise edit.error(tree, expected=f"a change in {edit.target}", found="no change",
+        raise edit.error(expected=f"a change in {edit.target}", found="no change",
                          do="correct the edit, or say with `where:`/`unless:` that this tree has no need of it")
-    tree.write(edit.target, new, written)
-    theirs = Counter(new.splitlines()) - tree.ours[edit.target]
+    edit.tree.write(edit.target, new, written)
+    theirs = Counter(new.splitlines()) - edit.tree.ours[edit.target]
     for word, _, regex in edit.directives:
         if word == "gone" and (left := [line.strip() for line in theirs if regex.search(line)]):
-            raise edit.error(tree, expected=f"no line left that matches {regex.pattern}",
+            raise edit.error(expected=f"no line left that matches {regex.pattern}",
                              found=f"in {edit.target}: {left[0]}",
                              do="extend the edit; spatch says nothing of functions it could not parse")
 
@@ -187,24 +182,21 @@ def run_on_copy(command: list[str], edit: Edit, old: str) -> tuple[subprocess.Co
         return done, file.read_bytes().decode(errors="surrogateescape")
 
 
-SED_COMMAND = re.compile(r"\A(?:\d+|\$|/(?:\\.|[^/\\])*/|[\s,!{}])*([a-zA-Z])")
-
-
-def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
+def run_sed(edit: Edit, old: str) -> tuple[str, Counter[str]]:
     """Lines that come stand in the script, or are lines it rewrites; lines go only where it has a command for that."""
     done, new = run_on_copy(["sed", "-i", "-f"], edit, old)
     if done.returncode:
         raise LabError(edit.where, expected="a sed script", found=done.stderr.strip(), do="correct the script")
     listed, verbs = set(), set()
     for command in re.findall(r"(?:\\.|[^\\\n])+", edit.text, re.S):  # each with its lines of text
-        verbs.update(SED_COMMAND.findall(command))
+        verbs.update(re.findall(r"\A(?:\d+|\$|/(?:\\.|[^/\\])*/|[\s,!{}])*([a-zA-Z])", command))  # behind its address
         plain = re.sub(r"\\(.)", lambda char: "\t" if char[1] == "t" else char[1], command, flags=re.S)
         listed.update(plain.split("\n")[1:])
     before, after = Counter(old.splitlines()), Counter(new.splitlines())
     gained, lost = after - before, before - after
     # All that stands in it must come: of two commands one may have found its place and the other not.
     if lacking := sorted(line for line in listed if line.strip() and line not in gained):
-        raise edit.error(tree, expected=f"a place in {edit.target} for each line of the script",
+        raise edit.error(expected=f"a place in {edit.target} for each line of the script",
                          found=f"none for: {lacking[0].strip()}", do="correct the address of its command")
     foreign = [line for line in gained.elements() if line not in listed]
     if lost and not verbs & set("sycdD"):
@@ -213,7 +205,7 @@ def run_sed(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
         found = f"+ {foreign[0]}"
     else:
         return new, gained - Counter(foreign)
-    raise edit.error(tree, expected="only changes that stand in the script", found=found,
+    raise edit.error(expected="only changes that stand in the script", found=found,
                      do="write added lines as text of an i, a or c command")
 
 
@@ -226,13 +218,11 @@ class Chunk(NamedTuple):
     lines: list[str]
 
 
-RULE = re.compile(r"^@([^@]*)@(.*?)@@[ \t]*$(.*?)(?=^@|\Z)", re.M | re.S)  # name, metavariables, body
-
-
 def parse_rules(edit: Edit) -> list[Chunk]:
     """What the rules add and remove; a rule that does neither is a probe."""
     chunks = []
-    for head, declared, body in RULE.findall(edit.text):
+    rules = re.findall(r"^@([^@]*)@(.*?)@@[ \t]*$(.*?)(?=^@|\Z)", edit.text, re.M | re.S)
+    for head, declared, body in rules:  # its name, metavariables and lines
         if not head.strip():
             raise LabError(edit.where, expected="a rule with a name", found=f"@@{declared}@@{body}", do="name it")
         known = set()
@@ -248,7 +238,7 @@ def parse_rules(edit: Edit) -> list[Chunk]:
     return chunks
 
 
-def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
+def run_spatch(edit: Edit, old: str) -> tuple[str, Counter[str]]:
     chunks = parse_rules(edit)
     command = ["spatch", "--in-place", "--no-includes", "--show-dependencies", "--smpl-spacing", "--sp-file"]
     try:
@@ -256,21 +246,18 @@ def run_spatch(edit: Edit, old: str, tree: Tree) -> tuple[str, Counter[str]]:
     except FileNotFoundError:
         raise LabError("spatch", expected="Coccinelle", found="no such program", do="run `make setup`") from None
     except subprocess.TimeoutExpired:
-        raise edit.error(tree, expected=f"spatch to end within {SPATCH_SECONDS} s", found="it did not",
+        raise edit.error(expected=f"spatch to end within {SPATCH_SECONDS} s", found="it did not",
                          do="split the rule: long functions take long") from None
     if done.returncode:
-        raise edit.error(tree, expected="spatch to run it", do="correct the rule",
+        raise edit.error(expected="spatch to run it", do="correct the rule",
                          found=f"exit status {done.returncode}\n{done.stderr.strip()}")
     for name in dict.fromkeys(chunk.rule for chunk in chunks):
         told = rf"^-{{9,}}\n{re.escape(name)} = \n-{{9,}}\n(.*?)(?=^-{{9,}}\n|\Z)"
         for trace in re.findall(told, done.stdout, re.M | re.S):
             if "binding relevant in = " in trace and not re.search(r"^ +binding out = ", trace, re.M):
-                raise edit.error(tree, rule=name, expected=f"a match in {edit.target}", found="none",
+                raise edit.error(rule=name, expected=f"a match in {edit.target}", found="none",
                                  do="correct the rule, or make it depend on a probe")
-    return restore(edit, tree, old, new, chunks)
-
-
-# --- Semantic patches: believing the result --------------------------------------------------------------------------
+    return restore(edit, old, new, chunks)
 
 
 @functools.cache
@@ -330,16 +317,17 @@ def blank_runs(lines: list[str]) -> list[tuple[str, int, str]]:
 
 def tidy(lines: list[str], source: list[str]) -> list[str]:
     """Where lines went or came: one blank line at most, and none where a block begins or ends."""
-    known = set(blank_runs(source))
+    runs = blank_runs(source)
+    ends = itertools.accumulate(run[1] + 1 for run in runs)
+    known = {run: source[end - run[1] - 1 : end - 1] for run, end in zip(runs, ends, strict=True)}
     told: list[str] = []
     for left, count, right in blank_runs(lines):
-        if (left, count, right) not in known:
-            count = 0 if left.endswith("{") or right.startswith("}") else min(count, 1)
-        told += [*[""] * count, right]
+        fewer = 0 if left.endswith("{") or right.startswith("}") else min(count, 1)
+        told += [*known.get((left, count, right), [""] * fewer), right]
     return told[:-1]  # what follows the last line is no line
 
 
-def restore(edit: Edit, tree: Tree, old: str, new: str, chunks: list[Chunk]) -> tuple[str, Counter[str]]:
+def restore(edit: Edit, old: str, new: str, chunks: list[Chunk]) -> tuple[str, Counter[str]]:
     """spatch's result with the rule's own lines in it, and these lines. Refuses what no rule wrote or removed."""
     source, lines = old.splitlines(), new.splitlines()
     bare = ["".join(line.split()) for line in lines]
@@ -352,7 +340,7 @@ def restore(edit: Edit, tree: Tree, old: str, new: str, chunks: list[Chunk]) -> 
         found = [(first, past, own) for first, past, own in places(chunk, lines)
                  if taken.isdisjoint(range(first, past)) and not theirs.issuperset(bare[first:past])]
         if len(found) > 1 and any(line.startswith("}") for line in chunk.lines):
-            raise edit.error(tree, rule=chunk.rule, expected="one match, for it adds a definition",
+            raise edit.error(rule=chunk.rule, expected="one match, for it adds a definition",
                              found=f"{len(found)} matches", do="name a statement that tells the places apart")
         for first, past, own in found:
             taken.update(range(first, past))
@@ -361,7 +349,7 @@ def restore(edit: Edit, tree: Tree, old: str, new: str, chunks: list[Chunk]) -> 
     known = set(source)
     lines = tidy([line if line in known else line.rstrip() for line in itertools.chain(*put)], source)
     if foreign := unexplained(source, lines, written, chunks):
-        raise edit.error(tree, expected="only changes that stand in the + and - lines of the rules",
+        raise edit.error(expected="only changes that stand in the + and - lines of the rules",
                          found=f"{foreign}\n            by spatch in {edit.target}",
                          do="write the rule so that spatch need not re-print that place")
     return "\n".join(lines) + "\n", written
@@ -418,16 +406,10 @@ def removable(source: list[str], chunks: list[Chunk]) -> list[str]:
     return found
 
 
-# --- The series for one tree: as files, as patches, as commits -------------------------------------------------------
-
-
 def render(kernel: Kernel) -> Rendering:
     """What the series is for this tree. Reads the tree, writes nothing."""
     tree, rendering = Tree(kernel), Rendering()
     folders = sorted(folder for folder in (ROOT / "series").glob("[0-9]*") if folder.is_dir())
-    if not folders:
-        raise LabError(str(ROOT / "series"), expected="folders NNNN-slug", found="none",
-                       do="check out the whole repository")
     for folder in folders:
         message, adds, edits = read_commit(folder, tree)
         before = dict(tree.changed)
@@ -439,15 +421,11 @@ def render(kernel: Kernel) -> Rendering:
             text = tree.localise(file.read_text())
             tree.write(path, text, Counter(text.splitlines()))
         for edit in edits:
-            if edit.fits(tree):
-                apply(edit, tree)
-            else:
-                rendering.skipped.append(edit.where)
+            if edit.fits():
+                apply(edit)
         files = {path: data for path, data in tree.changed.items() if before.get(path) != data}
         if files:
             rendering.commits.append(Commit(folder.name, message, files))
-        else:
-            rendering.skipped.append(folder.name)
     return rendering
 
 
@@ -471,8 +449,7 @@ def source_stamp(kernel: Kernel) -> str:
     """Tells one state of the source from another; empty if that can't be told without a look at every file."""
     if is_git(kernel):
         return git_source(kernel, "rev-parse", "HEAD").strip()
-    stamp = kernel.cache / "stock.from"
-    return stamp.read_text().strip() if kernel.source == kernel.cache / "stock" and stamp.exists() else ""
+    return (kernel.cache / "stock.from").read_text().strip() if kernel.source == kernel.cache / "stock" else ""
 
 
 def check_tree(kernel: Kernel) -> None:
@@ -522,7 +499,7 @@ class Git:
     who: tuple[str, str]
     date: str = field(default_factory=date_of_patches)
 
-    def __call__(self, *words: str | Path, log: Path | None = None) -> str:
+    def __call__(self, *words: str | Path) -> str:
         name, email = self.who
         hidden = self.top / ".git"
         settings = {
@@ -532,22 +509,22 @@ class Git:
             "GIT_COMMITTER_NAME": name, "GIT_COMMITTER_EMAIL": email, "GIT_COMMITTER_DATE": self.date,
         }
         speed = ["-c", "core.compression=0", "-c", "gc.auto=0", "-c", "core.safecrlf=false"]
-        return run(["git", *speed, *words], cwd=self.top, env=settings, log=log).stdout
+        return run(["git", *speed, *words], cwd=self.top, env=settings).stdout
 
-    def begin(self, message: str, log: Path | None = None) -> None:
+    def begin(self, message: str) -> None:
         """What is in the folder, as the first commit, tagged `base`."""
         self("init", "-q", "--template=", "-b", "series")
-        self("add", "-A", "-f", log=log)
-        self("commit", "-q", "--allow-empty", "-m", message, log=log)
+        self("add", "-A", "-f")
+        self("commit", "-q", "--allow-empty", "-m", message)
         self("tag", "base")
 
-    def add(self, kernel: Kernel, rendering: Rendering, log: Path | None = None) -> None:
+    def add(self, kernel: Kernel, rendering: Rendering) -> None:
         """The commits of the series."""
         for commit in rendering.commits:
             for path, data in commit.files.items():
                 put(self.top, path, data, rendering.origin.get(path, kernel.source / path))
-            self("add", "-f", "--", *commit.files, log=log)
-            self("commit", "-q", "-s", "--cleanup=whitespace", "-m", commit.message, log=log)
+            self("add", "-f", "--", *commit.files)
+            self("commit", "-q", "-s", "--cleanup=whitespace", "-m", commit.message)
 
 
 def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None = None,
@@ -584,28 +561,26 @@ def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None 
 
 def recipients(kernel: Kernel, patches: list[Path]) -> None:
     """Whom to send the patches to, as settings: `git -c include.path=…/send-email.config send-email`."""
-    script = kernel.source / "scripts/get_maintainer.pl"
-    if not script.exists() or not (kernel.source / "MAINTAINERS").exists():
-        return
-    text = run([script, "--no-git", "--no-git-fallback", *patches], cwd=kernel.source).stdout
+    command = ["perl", "scripts/get_maintainer.pl", "--no-git", "--no-git-fallback", *map(str, patches)]
+    text = run(command, cwd=kernel.source, check=False).stdout  # it refuses trees that lack a README
     found = re.findall(r"^(.*\S) \((.*?)[:)]", text, re.M)
     lines = [f"\t{'to' if role in ('maintainer', 'supporter') else 'cc'} = {json.dumps(who)}\n" for who, role in found]
-    (patches[0].parent / "send-email.config").write_text("[sendemail]\n" + "".join(sorted(lines, reverse=True)))
+    if lines:
+        (patches[0].parent / "send-email.config").write_text("[sendemail]\n" + "".join(sorted(lines, reverse=True)))
 
 
 def tree(kernel: Kernel) -> Path:
     """A git repository of the whole kernel with the series on top of its pristine source, in kernel.build."""
     rendering = render(kernel)
     series(kernel, rendering=rendering)
-    place, log, stamp = kernel.build / "tree", kernel.build / "tree.log", source_stamp(kernel)
-    log.unlink(missing_ok=True)
+    place, stamp = kernel.build / "tree", source_stamp(kernel)
     git = Git(place, identity())
     if place.exists() and (git("rev-parse", "HEAD") != git("rev-parse", "rendered") or git("status", "--porcelain")):
         # The tree is ours to make anew, what the user did in it is not ours to delete.
         raise LabError(str(place), expected="the series as it was last applied, and nothing else",
                        found="commits or changes of your own", do="move the folder away, then try again")
     if stamp and place.exists() and git("config", "lab.source").strip() == stamp:
-        git("reset", "-q", "--hard", "base", log=log)
+        git("reset", "-q", "--hard", "base")
     else:
         git = Git(kernel.build / "tree.new", git.who)
         say(f"copying {kernel.source}")
@@ -616,10 +591,10 @@ def tree(kernel: Kernel) -> Path:
         else:
             run(["cp", "-a", "--reflink=auto", f"{kernel.source}/.", git.top])
         say("adding it to git, which takes a minute or two")
-        git.begin(f"Linux {kernel.version}", log)
+        git.begin(f"Linux {kernel.version}")
         git("config", "lab.source", stamp)
     say(f"applying {len(rendering.commits)} patches")
-    git.add(kernel, rendering, log)
+    git.add(kernel, rendering)
     git("tag", "-f", "rendered")
     if git.top != place:
         shutil.rmtree(place, ignore_errors=True)
@@ -629,8 +604,7 @@ def tree(kernel: Kernel) -> Path:
 
 def parser() -> argparse.ArgumentParser:
     words = trees.command("lab.rendering.render", __doc__)
-    about = "the patches, or the whole kernel tree with the series applied"
-    words.add_argument("what", choices=("series", "tree"), help=about)
+    words.add_argument("what", choices=("series", "tree"), help="the patches, or the tree with the series applied")
     return words
 
 

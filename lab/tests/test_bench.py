@@ -260,7 +260,7 @@ def test_policy_is_set_before_each_turn(kernel, tmp_path: Path) -> None:
 
 def unfinished(out: Path) -> bool:
     plan = runs.load_plan(out)
-    return plan is not None and len({row.boot for row in stats.read_rows(out / runs.DATA)}) < len(plan["boots"])
+    return bool(plan) and len({row.boot for row in stats.read_rows(out / runs.DATA)}) < len(plan["boots"])
 
 
 def test_stopped_run_keeps_what_is_done_and_goes_on(kernel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import os
 import re
@@ -142,11 +141,15 @@ def test_module_is_a_command(module: str, monkeypatch: pytest.MonkeyPatch) -> No
 def start(body: str, stdout: int | IO[str] = subprocess.PIPE) -> subprocess.Popen[str]:
     script = "import time\nfrom argparse import ArgumentParser\nfrom lab.common import LabError, launch, say\n"
     script += f"def main(_):\n    {body}\nlaunch(main, ArgumentParser())"
-    command = [sys.executable, "-c", script]
+    return popen([sys.executable, "-c", script], stdout)
+
+
+def popen(command: Sequence[str], stdout: int | IO[str] = subprocess.PIPE, **env: str) -> subprocess.Popen[str]:
     def hear() -> None:  # in the background of a shell, nobody does
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=stdout, stderr=subprocess.PIPE, preexec_fn=hear)
+    return subprocess.Popen(command, cwd=ROOT, text=True, stdout=stdout, stderr=subprocess.PIPE, preexec_fn=hear,
+                            env={**os.environ, **env})  # fmt: skip
 
 
 @pytest.mark.parametrize("body, status, said", [
@@ -171,6 +174,14 @@ def test_signal(number: int) -> None:
     assert process.stdout and process.stdout.readline()
     process.send_signal(number)
     assert process.communicate()[1].startswith("stopped") and process.returncode == 130
+
+
+def test_interrupted_while_it_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("import time\nprint('up', flush=True)\ntime.sleep(60)\n")
+    process = popen([sys.executable, "-m", "lab.kernels.prune"], PYTHONPATH=str(tmp_path))
+    assert process.stdout and process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    assert process.communicate()[1] == "" and process.returncode == -signal.SIGINT
 
 
 def test_full_disk() -> None:
@@ -309,7 +320,6 @@ def test_latest_is_the_newest_and_follows_its_point_releases(tmp_path: Path, mon
         write(tmp_path, program, text)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(latest, "FOLDER", folder := tmp_path / "cache")
-    monkeypatch.setattr(latest, "_apt", functools.partial(latest._apt, cwd=folder))
     for point in "441":
         (tmp_path / "point").write_text(point)
         version, packed = latest.newest()

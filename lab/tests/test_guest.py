@@ -203,7 +203,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., con
     qemu.write_text(PLAYED)
     qemu.chmod(0o755)
     monkeypatch.setattr(guest, "QEMU", str(qemu))
-    monkeypatch.setattr(guest, "_initramfs", lambda programs, to: to)
+    monkeypatch.setattr(guest, "_base", bytes)
     monkeypatch.setenv("LAB_ACCEL", "tcg")
     return lambda **words: guest.boot(tmp_path / "image", "one", log=tmp_path / "a,log", timeout=5, **words)
 
@@ -236,12 +236,12 @@ def test_a_guest_that_does_not_begin_is_an_error_with_what_qemu_says(played) -> 
         pass
 
 
-@pytest.mark.parametrize(("accel", "one_thread", "words"), [
-    ("tcg", False, "tcg,thread=multi"), ("tcg", True, "tcg,thread=single"), ("kvm", True, "kvm"),
+@pytest.mark.parametrize(("accel", "at_once", "words"), [
+    ("tcg", True, "tcg,thread=multi"), ("tcg", False, "tcg,thread=single"), ("kvm", True, "kvm"),
 ])  # fmt: skip
-def test_cpus_take_turns_where_that_is_asked_for(played, monkeypatch, accel: str, one_thread: bool, words: str) -> None:
+def test_cpus_take_turns_unless_asked_not_to(played, monkeypatch, accel: str, at_once: bool, words: str) -> None:
     monkeypatch.setenv("LAB_ACCEL", accel)
-    with played(one_thread=one_thread) as machine:
+    with played(at_once=at_once) as machine:
         command = machine.process.args
     assert command[command.index("-accel") + 1] == words
 
@@ -252,7 +252,7 @@ def test_kvm_that_hangs_is_found_out_once_and_not_used(played, tmp_path: Path, m
     monkeypatch.setattr(guest, "_accelerators", [])
     monkeypatch.setattr(guest.os, "access", lambda *_: True)
     monkeypatch.setattr(guest, "_runs", lambda image, accel: tried.append(accel))
-    assert {guest.accelerator(tmp_path / name) for name in ("one", "two")} == {"tcg,thread=multi"}
+    assert {guest.accelerator(tmp_path / name) for name in ("one", "two")} == {"tcg,thread=single"}
     assert tried == ["kvm"] and "LAB_ACCEL" not in os.environ
 
 
@@ -428,7 +428,7 @@ def test_the_compiler_cache_never_gives_another_kernel(tmp_path: Path) -> None:
         (tmp_path / "kernel").write_bytes(kernel)
         for name in ("piggy.o", "c.o"):
             (tmp_path / name).unlink(missing_ok=True)
-        done = subprocess.run(["make", "-C", tmp_path, *build._cc_quick()], env=env, capture_output=True, text=True)
+        done = subprocess.run(["make", "-C", tmp_path, *build.QUICK], env=env, capture_output=True, text=True)
         assert not done.returncode, done.stderr
         assert kernel in (tmp_path / "piggy.o").read_bytes()
     stats = subprocess.run(["ccache", "--print-stats"], env=env, capture_output=True, text=True, check=True).stdout
@@ -498,19 +498,15 @@ def test_of_a_git_tree_the_commit_is_built(stock: Path, tmp_path: Path, monkeypa
 # --- Configurations
 
 
-def test_a_symbol_the_kernel_knows_but_did_not_take_is_named() -> None:
-    wanted = build.symbols("CONFIG_A=y\nCONFIG_B=y\n# CONFIG_C is not set\nCONFIG_D=16\nCONFIG_E=y\n")
-    wanted |= build.symbols("# CONFIG_F is not set\n")
-    taken = build.symbols("CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=y\nCONFIG_D=8\n")
-    assert build.not_taken(wanted, taken, set("ABCDF")) == ["B=y (is n)", "C=n (is y)", "D=16 (is 8)"]
-
-
-def test_known_symbols_are_those_of_kconfig_files(tmp_path: Path) -> None:
+def test_a_symbol_the_kernel_knows_but_did_not_take_is_named(tmp_path: Path) -> None:
     (tmp_path / "mm").mkdir()
-    (tmp_path / "mm/Kconfig").write_text("menuconfig NUMA\n\tbool\n\nif NUMA\n\tconfig DEEP\n\tbool\nendif\n")
-    (tmp_path / "mm/Kconfig.debug").write_text("config DEMOTION_GATE_KUNIT_TEST\n\ttristate\n")
-    (tmp_path / "mm/notes").write_text("config NOT\n")
-    assert build.known_symbols(tmp_path) == {"NUMA", "DEEP", "DEMOTION_GATE_KUNIT_TEST"}
+    (tmp_path / "mm/Kconfig").write_text("menuconfig A\n\tbool\n\nif A\n\tconfig B\n\tbool\nendif\nconfig C\n")
+    (tmp_path / "mm/Kconfig.debug").write_text("config D_KUNIT_TEST\n\ttristate\nconfig F\n")
+    (tmp_path / "mm/notes").write_text("config E\n")
+    wanted = build.symbols("CONFIG_A=y\nCONFIG_B=y\n# CONFIG_C is not set\nCONFIG_D_KUNIT_TEST=16\nCONFIG_E=y\n")
+    wanted |= build.symbols("# CONFIG_F is not set\n")
+    taken = build.symbols("CONFIG_A=y\n# CONFIG_B is not set\nCONFIG_C=y\nCONFIG_D_KUNIT_TEST=8\n")
+    assert build.not_taken(wanted, taken, tmp_path) == ["B=y (is n)", "C=n (is y)", "D_KUNIT_TEST=16 (is 8)"]
 
 
 @pytest.fixture(params=["mm/migrate.c", "mm/memory-tiers.c"])

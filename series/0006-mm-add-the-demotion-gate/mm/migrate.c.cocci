@@ -29,7 +29,7 @@ statement S;
 -static void __disable_all_migrate_targets(void)
 +void demotion_targets_clear(void)
  {
- int node;
+ ...
 -for_each_online_node(node)
 +for (node = 0; node < nr_node_ids; node++)
  S
@@ -47,6 +47,23 @@ statement S;
  {
  ...
  }
+
+// A node has one target in 5.15 and 5.16, and several since.
+@several@
+identifier nd;
+@@
+next_demotion_node(...) {
+... when any
+struct demotion_nodes *nd;
+... when any
+}
+
+@get_one depends on !several@
+@@
+ demotion_targets_build(...)
+ {
+ ...
+ }
 +
 +void demotion_targets_get(int node, nodemask_t *targets)
 +{
@@ -58,6 +75,35 @@ statement S;
 +	nodes_clear(*targets);
 +	if (target != NUMA_NO_NODE)
 +		node_set(target, *targets);
++}
+
+@get_several depends on several@
+@@
+ demotion_targets_build(...)
+ {
+ ...
+ }
++
++void demotion_targets_get(int node, nodemask_t *targets)
++{
++	struct demotion_nodes *nd;
++	int i;
++
++	nodes_clear(*targets);
++	if (!demotion_gate_is_open() || !node_demotion ||
++	    !node_state(node, N_MEMORY))
++		return;
++
++	nd = &node_demotion[node];
++	rcu_read_lock();
++	/* A build waits for readers between the old targets and the new. */
++	for (i = 0; i < READ_ONCE(nd->nr); i++) {
++		int target = READ_ONCE(nd->nodes[i]);
++
++		if (target != NUMA_NO_NODE)
++			node_set(target, *targets);
++	}
++	rcu_read_unlock();
 +}
 
 @going@
@@ -79,22 +125,50 @@ migrate_on_reclaim_callback(...) {
 ...+>
 }
 
-@cpu_event@
+// Up to 5.16, and in 5.17 at first, two callbacks of its own have the targets built. Since then mm/vmstat.c does.
+@callbacks@
+@@
+migration_online_cpu(...) { ... }
+
+@cpu_event depends on callbacks@
 @@
 -set_migration_target_nodes();
 +demotion_gate_cpu_event();
 
-@unlocked@
+@unlocked depends on callbacks@
 @@
 -static void set_migration_target_nodes(void) { ... }
 
-@init@
+@init_build depends on !callbacks@
+@@
+migrate_on_reclaim_init(...) {
+...
+-cpus_read_lock();
+-set_migration_target_nodes();
+-cpus_read_unlock();
+}
+
+@unlocked_global depends on !callbacks@
+@@
+-void set_migration_target_nodes(void) { ... }
+
+// It was filled by the build that followed. The key is flipped before the first build, and readers look at once.
+@uninitialised@
+expression count, size, flags;
+@@
+migrate_on_reclaim_init(...) {
+... when any
+node_demotion = kmalloc_array(count, size, flags)
+... when any
+}
+
+@zero depends on uninitialised@
 @@
 migrate_on_reclaim_init(...) {
 <+...
--	ret = cpuhp_setup_state(CPUHP_AP_MM_DEMOTION_ONLINE, "mm/demotion:online", migration_online_cpu, NULL);
-+	ret = cpuhp_setup_state_nocalls(CPUHP_AP_MM_DEMOTION_ONLINE,
-+					"mm/demotion:online",
-+					migration_online_cpu, NULL);
+-	node_demotion = kmalloc_array(nr_node_ids, sizeof(struct demotion_nodes), GFP_KERNEL);
++	/* The key is flipped before the first build. */
++	node_demotion = kcalloc(nr_node_ids, sizeof(struct demotion_nodes),
++				GFP_KERNEL);
 ...+>
 }

@@ -1,12 +1,8 @@
 # where: ^static .*\bnode_demotion\b
-# gone: CONFIG_HOTPLUG_CPU
 # gone: set_migration_target_nodes\(
 # gone: get_online_mems\(\) already
 # gone: Recalculate the target
 # gone: targets\.  .*them\.
-/^#if defined(CONFIG_HOTPLUG_CPU)$/c\
-#ifdef CONFIG_DEMOTION_GATE
-s,^#endif /\* CONFIG_HOTPLUG_CPU \*/$,#endif /* CONFIG_DEMOTION_GATE */,
 /^ \* being single-threaded\.$/c\
  * being single-threaded, and by the locks of demotion_gate.c.
 /^ \* These callbacks already hold get_online_mems()\./,/^ \* set_migration_target_nodes()\.$/c\

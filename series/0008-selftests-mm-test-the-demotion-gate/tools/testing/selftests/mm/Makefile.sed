@@ -1,4 +1,2 @@
-/^TEST_GEN_FILES += compaction_test$/a\
-TEST_GEN_FILES += demotion_gate
-/^TEST_GEN_FILES = compaction_test$/a\
+/^TEST_GEN_\(FILES\|PROGS\) +\?= compaction_test$/a\
 TEST_GEN_FILES += demotion_gate

@@ -1,6 +1,6 @@
-# where: mm/memory-tiers.c: ^static .*\bnode_demotion\b
+# unless: mm/migrate.c: ^static int migration_online_cpu\(
 # unless: ^config NUMA_MIGRATION$
-# The targets are built with memory tiers.
+# The targets are built at boot and for memory, whatever becomes of CPUs.
 /^config ARCH_ENABLE_HUGEPAGE_MIGRATION$/i\
 # The demotion targets, and what keeps them current\
 config DEMOTION_GATE\

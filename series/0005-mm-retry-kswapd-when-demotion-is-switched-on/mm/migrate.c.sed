@@ -1,0 +1,9 @@
+# where: ^static .*\bnode_demotion\b
+# where: ^bool numa_demotion_enabled\b
+/^bool numa_demotion_enabled = false;$/,/^#ifdef CONFIG_SYSFS$/{
+/^#ifdef CONFIG_SYSFS$/i\
+@include series/retry-kswapd\
+@include series/retry-kswapd-count\
+}\
+
+}
