@@ -51,7 +51,7 @@ class Kernel:
         """The file that keeps node_demotion[]."""
         for path in KEEPERS:
             file = self.source / path
-            if file.exists() and re.search(r"^static .*\bnode_demotion\b", file.read_text(), re.M):
+            if file.exists() and re.search(r"^\w.*\bnode_demotion\b", file.read_text(), re.M):
                 return path
         raise LabError(str(self.source), expected=f"node_demotion[] in {' or '.join(KEEPERS)}",
                        found=f"none of them keeps it (Makefile says {self.version})",

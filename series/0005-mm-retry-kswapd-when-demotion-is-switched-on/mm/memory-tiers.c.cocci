@@ -1,4 +1,4 @@
-// where: ^static .*\bnode_demotion\b
+// where: ^\w.*\bnode_demotion\b
 // unless: \bkswapd_clear_hopeless\b|atomic_set\(&pgdat->kswapd_failures
 
 @store@

@@ -1,4 +1,4 @@
-// where: mm/migrate.c: ^static .*\bnode_demotion\b
+// where: mm/migrate.c: ^\w.*\bnode_demotion\b
 // where: ^bool numa_demotion_enabled\b
 
 @store@

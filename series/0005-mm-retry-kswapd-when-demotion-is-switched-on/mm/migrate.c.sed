@@ -1,4 +1,4 @@
-# where: ^static .*\bnode_demotion\b
+# where: ^\w.*\bnode_demotion\b
 # where: ^bool numa_demotion_enabled\b
 /^bool numa_demotion_enabled = false;$/,/^#ifdef CONFIG_SYSFS$/{
 /^#ifdef CONFIG_SYSFS$/i\

@@ -1,4 +1,4 @@
-# where: mm/migrate.c: ^static .*\bnode_demotion\b
+# where: mm/migrate.c: ^\w.*\bnode_demotion\b
 # where: mm/migrate.c: ^static int migration_online_cpu\(
 # All that builds targets depends on HOTPLUG_CPU here.
 /^config ARCH_ENABLE_HUGEPAGE_MIGRATION$/i\

@@ -1,4 +1,4 @@
-# where: mm/memory-tiers.c: ^static .*\bnode_demotion\b
+# where: mm/memory-tiers.c: ^\w.*\bnode_demotion\b
 # where: ^config NUMA_MIGRATION$
 # Migration between nodes has an option of its own.
 /^config ARCH_ENABLE_HUGEPAGE_MIGRATION$/i\

@@ -1,4 +1,4 @@
-# where: ^static .*\bnode_demotion\b
+# where: ^\w.*\bnode_demotion\b
 /^#else$/{
 N
 /\nstatic inline void disable_all_demotion_targets(void) {}$/N

@@ -1,4 +1,4 @@
-# where: ^static .*\bnode_demotion\b
+# where: ^\w.*\bnode_demotion\b
 # gone: set_migration_target_nodes\(
 # gone: get_online_mems\(\) already
 # gone: Recalculate the target

@@ -1,4 +1,4 @@
-# where: ^static .*\bnode_demotion\b
+# where: ^\w.*\bnode_demotion\b
 # where: ^#if defined\(CONFIG_HOTPLUG_CPU\)$
 # gone: CONFIG_HOTPLUG_CPU
 /^#if defined(CONFIG_HOTPLUG_CPU)$/c\

@@ -1,4 +1,4 @@
-// where: mm/memory-tiers.c: ^static .*\bnode_demotion\b
+// where: mm/memory-tiers.c: ^\w.*\bnode_demotion\b
 
 @header@
 @@

@@ -1,4 +1,4 @@
-// where: mm/migrate.c: ^static .*\bnode_demotion\b
+// where: mm/migrate.c: ^\w.*\bnode_demotion\b
 // where: \bset_migration_target_nodes\(
 // gone: \bset_migration_target_nodes\(
 

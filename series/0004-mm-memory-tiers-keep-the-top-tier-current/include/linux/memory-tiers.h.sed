@@ -1,4 +1,4 @@
-# where: mm/memory-tiers.c: ^static .*\bnode_demotion\b
+# where: mm/memory-tiers.c: ^\w.*\bnode_demotion\b
 /^bool node_is_toptier(int node);$/a\
 void memtier_refresh_toptier(void);
 /^static inline bool node_is_toptier(int node)$/i\
