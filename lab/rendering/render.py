@@ -28,6 +28,7 @@ from lab.kernels.trees import SELFTESTS, Kernel
 SPATCH_SECONDS = 300
 NOBODY = ("Ann Author", "ann@example.org")  # signs patches that are only looked at: git may know no name here
 MARK = "include/linux/demotion_gate.h"  # a tree that has it has the series
+TEXTS = ("Documentation/", "tools/", "MAINTAINERS")  # does not run, so it never stops a tree
 
 
 @dataclass
@@ -43,6 +44,8 @@ class Commit:
 class Rendering:
     commits: list[Commit] = field(default_factory=list)
     origin: dict[str, Path] = field(default_factory=dict)  # of each added file: where it is in this repository
+    left: list[str] = field(default_factory=list)  # what of the series is not in it though its place was looked for
+    unneeded: list[str] = field(default_factory=list)  # the fixes that the tree has, or has not the fault of
 
     def files(self, upto: int | None = None) -> dict[str, bytes]:
         """The contents of all files of the series after all commits, or after the first `upto`."""
@@ -65,6 +68,17 @@ class Tree:
         if data is None and (self.kernel.source / path).is_file():
             data = (self.kernel.source / path).read_bytes()
         return None if data is None else data.decode(errors="surrogateescape")
+
+    def place(self, path: str, line: str, new: str) -> str:
+        """Where a line that is left in an edited file stands in the user's tree."""
+        where, name = self.kernel.source / path, ""
+        source = where.read_text(errors="surrogateescape").splitlines() if where.exists() else []
+        for number, theirs in enumerate(source, 1):
+            header = re.match(r"\w.*\b(\w+)\([^;]*$", theirs)
+            name = header[1] if header else name
+            if theirs == line and re.search(rf"^\w.*\b{name}\([^;]*?$(?s:.(?!^\}}))*?^{re.escape(line)}$", new, re.M):
+                return f"{where}:{number}, {name}()"
+        return str(where)
 
     def write(self, path: str, new: str, written: Counter[str]) -> None:
         """Replace a file; `written` are the lines in it that are ours. Of like lines those go first that were ours."""
@@ -89,26 +103,33 @@ class Edit:
     text: str
 
     @functools.cached_property
-    def directives(self) -> list[tuple[str, str, re.Pattern[str]]]:
-        """Of each: where, unless or gone; the file that it is about; what is searched there."""
+    def directives(self) -> list[tuple[str, str, re.Pattern[str], str]]:
+        """Of each: where, unless or gone; the file that it is about; what is searched there; what to do about it."""
         mark = "//" if self.kind == "cocci" else "#"
         head = itertools.takewhile(lambda line: not line.strip() or line.startswith(mark), self.text.splitlines())
         file = r"(?:([\w.+/-]*/[\w.+/-]*|MAINTAINERS|Makefile|Kconfig): )?"
-        found = re.findall(rf"^{mark} (where|unless|gone): {file}(.*\S)", "\n".join(head), re.M)
+        found = re.findall(rf"^{mark} (where|unless|gone): {file}(.*?)(?: -- (.*))?$", "\n".join(head), re.M)
         try:
-            return [(word, path or self.target, re.compile(regex, re.M)) for word, path, regex in found]
+            return [(word, path or self.target, re.compile(regex, re.M), do) for word, path, regex, do in found]
         except re.error as error:
             raise LabError(self.where, expected="a regular expression", found=f"{error.pattern!s}: {error}",
                            do="correct it") from None
 
     def fits(self) -> bool:
         """Whether the edit is for this tree, as far as it is edited."""
-        asked = [(word, self.tree.text(path), regex) for word, path, regex in self.directives if word != "gone"]
+        asked = [(word, self.tree.text(path), regex) for word, path, regex, _ in self.directives if word != "gone"]
         return all((word == "where") == (text is not None and bool(regex.search(text))) for word, text, regex in asked)
 
     def error(self, *, expected: str, found: str, do: str, rule: str = "") -> LabError:
-        where = f"{self.where}, rule {rule}" if rule else self.where
-        return LabError(f"{where}, on {self.tree}", expected=expected, found=found, do=do)
+        """What does not fit, in the words of who has the tree: where in it, not only where in series/."""
+        where, text = f"{self.tree.kernel.source}/{self.target}", self.tree.text(self.target) or ""
+        body = re.search(rf"^@{rule}\b[^@]*@.*?@@(.*?)(?=^@|\Z)", self.text, re.M | re.S) if rule else None
+        name = re.search(r"(\w+)\(.*\)\s*\{", body[1]) if body else None
+        if name and (there := re.search(rf"^\w.*\b{name[1]}\(", text, re.M)):
+            where += f":{text.count(chr(10), 0, there.start()) + 1}, {name[1]}()"
+        script = f"{self.where}, rule {rule}" if rule else self.where
+        return LabError(where, expected=expected, found=found, do=f"{do}, in {script}; or make the series for the "
+                        "kernel that this tree was made from, and merge the two")  # fmt: skip
 
 
 def include(text: str, where: str) -> str:
@@ -156,19 +177,17 @@ def fitting(text: str, file: Path, tree: Tree) -> str:
 def apply(edit: Edit) -> None:
     old = edit.tree.text(edit.target)
     if old is None:
-        raise edit.error(expected=f"a file {edit.target}", found="none",
-                         do="say `where:` if trees without it need no edit")
+        raise edit.error(expected="the file, which is to be edited", found="none", do="say `where:`")
     new, written = (run_spatch if edit.kind == "cocci" else run_sed)(edit, old)
     if new == old:
-        raise edit.error(expected=f"a change in {edit.target}", found="no change",
-                         do="correct the edit, or say with `where:`/`unless:` that this tree has no need of it")
+        raise edit.error(expected="a place for the edit", found="none", do="correct it, or say `where:` or `unless:`")
     edit.tree.write(edit.target, new, written)
     theirs = Counter(new.splitlines()) - edit.tree.ours[edit.target]
-    for word, _, regex in edit.directives:
-        if word == "gone" and (left := [line.strip() for line in theirs if regex.search(line)]):
-            raise edit.error(expected=f"no line left that matches {regex.pattern}",
-                             found=f"in {edit.target}: {left[0]}",
-                             do="extend the edit; spatch says nothing of functions it could not parse")
+    for word, _, regex, do in edit.directives:
+        if word == "gone" and (left := [line for line in theirs if regex.search(line)]):
+            raise LabError(edit.tree.place(edit.target, left[0], new), found=left[0].strip(),
+                           expected=f"nothing that matches {regex.pattern} but what the series replaces",
+                           do=do or f"extend {edit.where}: say what becomes of this line")  # fmt: skip
 
 
 def run_on_copy(command: list[str], edit: Edit, old: str) -> tuple[subprocess.CompletedProcess[str], str]:
@@ -196,8 +215,8 @@ def run_sed(edit: Edit, old: str) -> tuple[str, Counter[str]]:
     gained, lost = after - before, before - after
     # All that stands in it must come: of two commands one may have found its place and the other not.
     if lacking := sorted(line for line in listed if line.strip() and line not in gained):
-        raise edit.error(expected=f"a place in {edit.target} for each line of the script",
-                         found=f"none for: {lacking[0].strip()}", do="correct the address of its command")
+        raise edit.error(expected="a place for each line of the script", found=f"none for: {lacking[0].strip()}",
+                         do="correct the address of its command")
     foreign = [line for line in gained.elements() if line not in listed]
     if lost and not verbs & set("sycdD"):
         found = f"- {next(iter(lost))}"
@@ -255,7 +274,7 @@ def run_spatch(edit: Edit, old: str) -> tuple[str, Counter[str]]:
         told = rf"^-{{9,}}\n{re.escape(name)} = \n-{{9,}}\n(.*?)(?=^-{{9,}}\n|\Z)"
         for trace in re.findall(told, done.stdout, re.M | re.S):
             if "binding relevant in = " in trace and not re.search(r"^ +binding out = ", trace, re.M):
-                raise edit.error(rule=name, expected=f"a match in {edit.target}", found="none",
+                raise edit.error(rule=name, expected="a place for the rule", found="none",
                                  do="correct the rule, or make it depend on a probe")
     return restore(edit, old, new, chunks)
 
@@ -412,21 +431,43 @@ def render(kernel: Kernel) -> Rendering:
     folders = sorted(folder for folder in (ROOT / "series").glob("[0-9]*") if folder.is_dir())
     for folder in folders:
         message, adds, edits = read_commit(folder, tree)
-        before = dict(tree.changed)
-        for path, file in adds:
-            if tree.text(path) is not None:
-                raise LabError(f"{folder.name}, on {tree}", expected=f"no {path} yet", found="the tree has one",
-                               do="name a tree without the series with KSRC=")
-            rendering.origin[path] = file
-            text = tree.localise(file.read_text())
-            tree.write(path, text, Counter(text.splitlines()))
-        for edit in edits:
-            if edit.fits():
-                apply(edit)
+        is_fix, subject = bool(re.search(r"^Fixes: ", message, re.M)), message.partition("\n")[0]
+        before, ours = dict(tree.changed), dict(tree.ours)
+        try:
+            add(adds, tree, rendering)
+            for edit in filter(Edit.fits, edits):
+                try:
+                    apply(edit)
+                except LabError as error:
+                    if not edit.target.startswith(TEXTS):
+                        raise
+                    rendering.left.append(f"{edit.target} stays as it is, no place for what is new\n{error}")
+        except LabError as error:
+            if not is_fix:
+                raise
+            tree.changed, tree.ours = before, ours
+            rendering.left.append(f"{subject}: no place for this fix\n{error}")
+            continue
         files = {path: data for path, data in tree.changed.items() if before.get(path) != data}
         if files:
             rendering.commits.append(Commit(folder.name, message, files))
+        elif is_fix:
+            rendering.unneeded.append(subject)
     return rendering
+
+
+def add(files: list[tuple[str, Path]], tree: Tree, rendering: Rendering) -> None:
+    """Put new files into the tree; texts only where it has their folder."""
+    for path, file in files:
+        if tree.text(path) is not None:
+            raise LabError(f"{path}, on {tree}", expected="no such file yet", found="the tree has one",
+                           do="name a tree without the series with KSRC=")
+        if path.startswith(TEXTS) and not (tree.kernel.source / path).parent.is_dir():
+            rendering.left.append(f"{path}: the tree has no such folder")
+            continue
+        rendering.origin[path] = file
+        text = tree.localise(file.read_text())
+        tree.write(path, text, Counter(text.splitlines()))
 
 
 def is_git(kernel: Kernel) -> bool:
@@ -613,8 +654,13 @@ def main(given: argparse.Namespace) -> None:
     if given.what == "tree":
         say(f"{tree(kernel)}: the series on top of tag `base`")
     else:
-        for patch in series(kernel):
+        rendering = render(kernel)
+        for patch in series(kernel, rendering=rendering):
             say(str(patch))
+        for subject in rendering.unneeded:
+            say(f"not needed here: {subject}")
+        for what in rendering.left:
+            say(f"left out: {what.partition(chr(10))[0]}")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 // where: ^static void destroy_memory_tier\(
 // gone: \bdestroy_memory_tier\(
+// Another caller would drop the tier that it is handed.
+// gone: \bclear_node_memory_tier\(
 
 @destroy@
 identifier memtier;

@@ -1,22 +1,46 @@
 // where: ^\w.*\bnode_demotion\b
-// gone: \bestablish_demotion_targets\(\);
+// gone: \bestablish_demotion_targets\(\);$ -- take the call out of your tree. After the series, have demotion_gate_node_event() called there, which builds if the gate is open, with the hotplug locks held and memory_tier_lock not
 
 @header@
 @@
  #include <linux/memory-tiers.h>
 +#include <linux/demotion_gate.h>
 
-@removed@
+// Otherwise there was no place for that fix.
+@unlocked@
+identifier memtier;
+@@
+memtier_hotplug_callback(...) {
+<+...
+ memtier = clear_node_memory_tier(...);
+...+>
+}
+
+@removed depends on unlocked@
 identifier memtier;
 @@
 memtier_hotplug_callback(...) {
 <+...
  memtier = clear_node_memory_tier(...);
 -	establish_demotion_targets();
- memtier_refresh_toptier();
+ ...
  mutex_unlock(&memory_tier_lock);
  if (memtier)
  device_unregister(&memtier->dev);
++	demotion_gate_node_event();
+...+>
+}
+
+@removed_locked depends on !unlocked@
+expression nid;
+@@
+memtier_hotplug_callback(...) {
+<+...
+-	if (clear_node_memory_tier(nid))
+-		establish_demotion_targets();
++	clear_node_memory_tier(nid);
+ ...
+ mutex_unlock(&memory_tier_lock);
 +	demotion_gate_node_event();
 ...+>
 }
@@ -31,18 +55,58 @@ memtier_hotplug_callback(...) {
 -	if (!IS_ERR(memtier))
 -		establish_demotion_targets();
 +	set_node_memory_tier(nid);
- memtier_refresh_toptier();
+ ...
  mutex_unlock(&memory_tier_lock);
 +	/* Also if it has no tier: the number of nodes has changed. */
 +	demotion_gate_node_event();
 ...+>
 }
 
-@boot@
+// Without it there was no place for that fix, and the build still finds the top tier.
+@toptier@
 @@
--establish_demotion_targets();
+memtier_refresh_toptier(...) { ... }
 
-@preferred@
+@boot depends on toptier@
+identifier f =~ "^memory_tier_(late_)?init$";
+@@
+f(...) {
+<+...
+-establish_demotion_targets();
+...+>
+}
+
+@boot_kept depends on !toptier@
+identifier f =~ "^memory_tier_(late_)?init$";
+@@
+f(...) {
+<+...
+-establish_demotion_targets();
++	establish_demotion_targets(); /* gate or not: it finds the top tier */
+...+>
+}
+
+// A statement before the declarations may return.
+@early@
+statement S;
+@@
+next_demotion_node(...) {
+S
+... when any
+}
+
+@first depends on early@
+statement S;
+@@
+next_demotion_node(...) {
++	if (!demotion_gate_is_open())
++		return NUMA_NO_NODE;
++
+S
+... when any
+}
+
+@preferred depends on !early@
 declaration d;
 statement S;
 @@

@@ -1,12 +1,35 @@
 // where: ^\w.*\bnode_demotion\b
-// gone: set_migration_target_nodes\(\);
+// gone: set_migration_target_nodes\(\); -- take the call out of your tree. After the series, have demotion_gate_node_event() called there, which builds if the gate is open, with the hotplug locks held
+//
+// What a vendor's tree fills beside node_demotion[] (a table for promotion, say) is filled by the same build: it stays
+// as it was while the gate is closed. Nodes that can't be demoted to have nothing that could be promoted from them.
 
 @header@
 @@
  #include <linux/migrate.h>
 +#include <linux/demotion_gate.h>
 
-@target@
+// A statement before the declarations may return.
+@early@
+statement S;
+@@
+next_demotion_node(...) {
+S
+... when any
+}
+
+@first depends on early@
+statement S;
+@@
+next_demotion_node(...) {
++	if (!demotion_gate_is_open())
++		return NUMA_NO_NODE;
++
+S
+... when any
+}
+
+@target depends on !early@
 declaration d;
 statement S;
 @@
@@ -131,9 +154,14 @@ migrate_on_reclaim_callback(...) {
 migration_online_cpu(...) { ... }
 
 @cpu_event depends on callbacks@
+identifier f =~ "^migration_(on|off)line_cpu$";
 @@
+f(...) {
+<+...
 -set_migration_target_nodes();
 +demotion_gate_cpu_event();
+...+>
+}
 
 @unlocked depends on callbacks@
 @@

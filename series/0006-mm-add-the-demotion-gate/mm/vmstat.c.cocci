@@ -1,4 +1,4 @@
-// where: mm/memory-tiers.c: ^\w.*\bnode_demotion\b
+// where: \bmemtier_refresh_toptier\(
 
 @header@
 @@
