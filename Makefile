@@ -2,12 +2,13 @@
 # The front door. `make help` says what there is.
 
 RUN = @sh lab/setup.sh $@
-TREE := $(strip $(if $(KERNEL),--kernel '$(KERNEL)') $(if $(KSRC),--ksrc '$(KSRC)'))
+quoted = '$(subst ','\'',$(1))'
+TREE := $(strip $(if $(KERNEL),--kernel $(call quoted,$(KERNEL))) $(if $(KSRC),--ksrc $(call quoted,$(KSRC))))
 export PYTHONDONTWRITEBYTECODE := 1
 $(if $(filter-out 1,$(HERE)),$(error HERE=$(HERE): expected 1, or nothing))
 $(if $(and $(HERE),$(TREE)),$(error HERE=1 measures the kernel that runs: expected no KERNEL= and no KSRC=))
 
-.PHONY: help setup demo check check-all check-mutants series tree shell bench lint deb clean clean-cache
+.PHONY: help setup demo check check-all check-mutants series tree shell bench reach lint deb clean clean-cache
 .DEFAULT_GOAL := help
 
 help: ## what there is
@@ -43,6 +44,9 @@ shell: ## boot the series kernel to a shell
 
 bench: ## the comparison alone; HERE=1 on this machine, which runs the series
 	$(if $(HERE),$(RUN:bench=here) lab.comparison.here,$(RUN) lab.comparison.bench) $(TREE) $(ARGS)
+
+reach: ## for each kernel tree in the folder TREES=: does the series render, apply and compile?
+	$(RUN) lab.checks.reach --trees $(call quoted,$(TREES)) $(ARGS)
 
 lint: ## the static checks alone
 	$(RUN) lab.checks.lint $(TREE) $(ARGS)

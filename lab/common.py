@@ -5,6 +5,7 @@ import argparse
 import contextlib
 import fcntl
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from rich.console import Console
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 SEED = 20210806  # where random sequences start unless the user says otherwise: the day of the 0-day robot's report
-CACHE = Path(os.environ.get("DEMOTION_GATE_CACHE", "~/.cache/demotion-gate")).expanduser()
+CACHE = Path(os.environ.get("DEMOTION_GATE_CACHE") or "~/.cache/demotion-gate").expanduser()
 
 console = Console(highlight=False, soft_wrap=True)
 
@@ -87,6 +88,8 @@ def count(word: str) -> int:
 
 def launch(main: Callable[[argparse.Namespace], int | None], parser: argparse.ArgumentParser) -> NoReturn:
     """Run a command to its exit status. What the user or the machine can do to it is a message, not a traceback."""
+    for name in [name for name in os.environ if re.match("GIT_(?!AUTHOR|COMMITTER)", name)]:
+        del os.environ[name]  # from a hook or an alias: of a repository that is none of those that are asked here
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does, which the background ignores
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)

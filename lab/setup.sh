@@ -77,7 +77,7 @@ target=$1
 shift
 case $target in
 series | tree) needs=$render ;;
-lint) needs="$render $build $lint" ;;
+lint | reach) needs="$render $build $lint" ;;
 deb) needs="$render $build $deb" ;;
 shell | check-mutants) needs="$render $build $guest" ;;
 demo | bench) needs="$render $build $guest $compare" ;;

@@ -18,7 +18,6 @@ from lab.kernels.trees import Kernel
 from lab.rendering import render
 
 
-
 def units(results: Results) -> None:
     """The lab's own tests; each is a result."""
     say("\n== the lab's own tests")
@@ -38,12 +37,14 @@ def units(results: Results) -> None:
 def rendering(results: Results, kernel: Kernel) -> None:
     """The series renders for this tree, twice to the same bytes, and leaves the tree alone."""
     with results.case(f"{kernel.name} the series renders, repeatably"):
-        commits = render.render(kernel).commits
+        rendered = render.render(kernel)
+        if trees.word(kernel.name):
+            expect("parts of the series that find no place", {}, rendered.left)
         with tempfile.TemporaryDirectory() as scratch:
             out = [render.series(kernel, Path(scratch) / name, who=render.NOBODY) for name in ("one", "two")]
             for one, two in zip(*out, strict=True):
                 assert one.read_bytes() == two.read_bytes(), f"{one.name} differs between two renderings"
-            expect("patches", len(commits) + 1, len(out[0]))
+            expect("patches", len(rendered.commits) + 1, len(out[0]))
 
 
 def kernel_checks(results: Results, kernel: Kernel, everything: bool, seed: int, storm_seconds: float) -> None:

@@ -108,7 +108,7 @@ def _stock(kernel: Kernel) -> str:
     if not stamp.exists() or stamp.read_text() != state:
         say(f"copying {kernel.source}, so that it is never written")
         stamp.unlink(missing_ok=True)
-        if render.is_git(kernel):
+        if kernel.is_git:
             with tempfile.TemporaryDirectory(prefix="stock-", dir=kernel.cache) as tree:
                 render.unpack(kernel, Path(tree))
                 sync(Path(tree), stock)
@@ -355,37 +355,17 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
 
 def parser() -> argparse.ArgumentParser:
     words = argparse.ArgumentParser("python3 -m lab.kernels.build", description=(__doc__ or "").partition("\n")[0])
-    commands = words.add_subparsers(dest="what", required=True)
-    for what, about in (
-        ("source", "make a source tree"),
-        ("image", "build a kernel"),
-        ("selftest", "build the selftest"),
-        ("deb", "installable packages of the series kernel; DEB_CONFIG= in the environment names a configuration"),
-    ):
-        command = commands.add_parser(what, help=about, description=about, parents=[trees.options()])
-        if what in ("source", "image"):
-            command.add_argument("--which", choices=("stock", "series"), default="series",
-                                 help="which one (default: %(default)s)")
-        if what == "image":
-            command.add_argument("--variant", choices=tuple(VARIANTS), default="plain",
-                                 help="how it is configured (default: %(default)s)")
-        if what == "deb":
-            command.add_argument("--local", action="store_true", help="only the modules that are loaded now")
+    about = "installable packages of the series kernel; DEB_CONFIG= in the environment names a configuration"
+    command = words.add_subparsers(required=True).add_parser(
+        "deb", help=about, description=about, parents=[trees.options()])
+    command.add_argument("--local", action="store_true", help="only the modules that are loaded now")
     return words
 
 
 def main(given: argparse.Namespace) -> None:
-    kernel = trees.chosen(given)[0]
-    if given.what == "deb":
-        for package in deb(kernel, local=given.local):
-            say(str(package))
-        say("install with: sudo apt install PACKAGE…; then boot it and see /sys/kernel/mm/numa/demotion_gate/")
-    elif given.what == "source":
-        say(str(source(kernel, given.which)))
-    elif given.what == "selftest":
-        say(str(selftest(kernel)))
-    else:
-        say(str(image(kernel, given.which, given.variant)))
+    for package in deb(trees.chosen(given)[0], local=given.local):
+        say(str(package))
+    say("install with: sudo apt install PACKAGE…; then boot it and see /sys/kernel/mm/numa/demotion_gate/")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ def reason(cache: Path, days: int) -> str:
     elif text:
         source, name = text.rpartition(" ")[0], ""  # behind it is the state it was in
         with contextlib.suppress(LabError):
-            name = trees.own(source).name
+            name = trees.named(source).name
         if name != cache.name:
             return f"{source} is gone or has another kernel"
     elif cache.name != latest.FOLDER.name:

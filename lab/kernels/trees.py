@@ -17,6 +17,7 @@ DEBIAN = ("6.12", "6.1")  # KERNEL= ; Debian's package linux-source-X.Y has it
 DEFAULT = "6.12"
 CHOICES = (*DEBIAN, "latest")
 SELFTESTS = ("tools/testing/selftests/mm", "tools/testing/selftests/vm")
+MARK = "include/linux/demotion_gate.h"  # a tree that has it has the series
 KEEPERS = ("mm/memory-tiers.c", "mm/migrate.c")  # where a tree may keep node_demotion[]
 
 
@@ -34,6 +35,16 @@ class Kernel:
     def build(self) -> Path:
         """What this checkout makes of the kernel: the patches, the tree, the reports."""
         return BUILD / self.name
+
+    @property
+    def is_git(self) -> bool:
+        return (self.source / ".git").exists()
+
+    def git(self, *words: str, index: Path | None = None) -> str:
+        """Ask the user's repository: its index is not even refreshed, and files have the line ends that git keeps."""
+        environment = {"GIT_OPTIONAL_LOCKS": "0", **({"GIT_INDEX_FILE": str(index)} if index else {})}
+        settings = ("-c", "safe.directory=*", "-c", "core.autocrlf=false")
+        return run(["git", *settings, "-C", self.source, *words], env=environment).stdout
 
     @cached_property
     def version(self) -> str:
@@ -95,15 +106,34 @@ def debian(name: str) -> Kernel:
     return Kernel(name, source, cache)
 
 
-def own(path: str | Path) -> Kernel:
-    """The user's own tree: read where it is, and never written. Its next point release takes over what is cached."""
-    source = Path(path).expanduser().resolve()
-    if not source.is_dir():
-        raise LabError(f"KSRC={path}", expected="a folder", found="none", do="check KSRC=")
-    kernel = Kernel("", source, CACHE)
-    name = f"{kernel.version.rpartition('.')[0]}-{hashlib.sha256(str(source).encode()).hexdigest()[:6]}"
-    assert kernel.keeper  # or it is refused
+def named(path: str | Path) -> Kernel:
+    """A tree of the user's, whatever is in it. Its next point release takes over what is cached."""
+    kernel = Kernel("", Path(path).expanduser().resolve(), CACHE)
+    name = f"{kernel.version.rpartition('.')[0]}-{hashlib.sha256(str(kernel.source).encode()).hexdigest()[:6]}"
     return replace(kernel, name=name, cache=CACHE / name)
+
+
+def own(path: str | Path) -> Kernel:
+    """The user's own tree: read where it is, and never written. Refused if the series can't be meant for it."""
+    if not Path(path).expanduser().is_dir():
+        raise LabError(f"KSRC={path}", expected="a folder", found="none", do="check KSRC=")
+    kernel = named(path)
+    check(kernel)
+    return kernel
+
+
+def check(kernel: Kernel) -> None:
+    """Refuse a tree that the series can't be meant for, or that is not what git has. Changes nothing in it."""
+    if (kernel.source / MARK).exists():
+        raise LabError(str(kernel.source), expected="a tree without the series", found=f"it already has {MARK}",
+                       do="name a tree without the series with KSRC=")
+    if b"\r\n" in (kernel.source / kernel.keeper).read_bytes():
+        raise LabError(f"{kernel.source}/{kernel.keeper}", expected="lines that end as the kernel's do", found="CR LF",
+                       do="check it out with core.autocrlf=false")
+    asked = kernel.is_git and shutil.which("git")  # which may be installed only after a command's words were looked at
+    if asked and (dirty := kernel.git("status", "--porcelain", "--untracked-files=no").splitlines()):
+        raise LabError(str(kernel.source), expected="no uncommitted changes in tracked files",
+                       found=f"{len(dirty)} of them, the first: {dirty[0].strip()}", do="commit or stash them")
 
 
 def options(*, every: bool = False) -> argparse.ArgumentParser:

@@ -27,7 +27,6 @@ from lab.kernels.trees import SELFTESTS, Kernel
 
 SPATCH_SECONDS = 300
 NOBODY = ("Ann Author", "ann@example.org")  # signs patches that are only looked at: git may know no name here
-MARK = "include/linux/demotion_gate.h"  # a tree that has it has the series
 TEXTS = ("Documentation/", "tools/", "MAINTAINERS")  # does not run, so it never stops a tree
 
 
@@ -44,7 +43,7 @@ class Commit:
 class Rendering:
     commits: list[Commit] = field(default_factory=list)
     origin: dict[str, Path] = field(default_factory=dict)  # of each added file: where it is in this repository
-    left: list[str] = field(default_factory=list)  # what of the series is not in it though its place was looked for
+    left: dict[str, str] = field(default_factory=dict)  # the fixes and texts whose place was not found, and why
     unneeded: list[str] = field(default_factory=list)  # the fixes that the tree has, or has not the fault of
 
     def files(self, upto: int | None = None) -> dict[str, bytes]:
@@ -196,8 +195,10 @@ def run_on_copy(command: list[str], edit: Edit, old: str) -> tuple[subprocess.Co
         script, file = Path(tmp) / Path(edit.where).name, Path(tmp) / Path(edit.target).name
         script.write_text(edit.text)
         file.write_bytes(old.encode(errors="surrogateescape"))
-        done = subprocess.run([*command, script, file], capture_output=True, text=True, errors="replace",
-                              timeout=SPATCH_SECONDS, env={**os.environ, "LC_ALL": "C"})
+        # spatch wants a home, and no space in a path.
+        environment = {"HOME": ".", **os.environ, "TMPDIR": ".", "LC_ALL": "C"}
+        done = subprocess.run([*command, script.name, file.name], cwd=tmp, env=environment, capture_output=True,
+                              text=True, errors="replace", timeout=SPATCH_SECONDS)
         return done, file.read_bytes().decode(errors="surrogateescape")
 
 
@@ -441,12 +442,12 @@ def render(kernel: Kernel) -> Rendering:
                 except LabError as error:
                     if not edit.target.startswith(TEXTS):
                         raise
-                    rendering.left.append(f"{edit.target} stays as it is, no place for what is new\n{error}")
+                    rendering.left[edit.target] = str(error)
         except LabError as error:
             if not is_fix:
                 raise
             tree.changed, tree.ours = before, ours
-            rendering.left.append(f"{subject}: no place for this fix\n{error}")
+            rendering.left[subject] = str(error)
             continue
         files = {path: data for path, data in tree.changed.items() if before.get(path) != data}
         if files:
@@ -463,56 +464,37 @@ def add(files: list[tuple[str, Path]], tree: Tree, rendering: Rendering) -> None
             raise LabError(f"{path}, on {tree}", expected="no such file yet", found="the tree has one",
                            do="name a tree without the series with KSRC=")
         if path.startswith(TEXTS) and not (tree.kernel.source / path).parent.is_dir():
-            rendering.left.append(f"{path}: the tree has no such folder")
+            rendering.left[path] = "the tree has no such folder"
             continue
         rendering.origin[path] = file
         text = tree.localise(file.read_text())
         tree.write(path, text, Counter(text.splitlines()))
 
 
-def is_git(kernel: Kernel) -> bool:
-    return (kernel.source / ".git").exists()
-
-
-def git_source(kernel: Kernel, *words: str) -> str:
-    """Ask the user's repository, without even refreshing its index."""
-    return run(["git", "-c", "safe.directory=*", "-C", kernel.source, *words], env={"GIT_OPTIONAL_LOCKS": "0"}).stdout
-
-
 def unpack(kernel: Kernel, to: Path) -> None:
-    """The commit that the user's repository has checked out, as files."""
-    with tempfile.NamedTemporaryFile(suffix=".tar", dir=to.parent) as archive:
-        git_source(kernel, "archive", "-o", archive.name, "HEAD")
-        run(["tar", "xf", archive.name, "-C", to])
+    """The commit that the user's repository has checked out, as files. `git archive` leaves out what it is told to."""
+    with tempfile.TemporaryDirectory(prefix="render-") as tmp:
+        kernel.git("read-tree", "HEAD", index=Path(tmp) / "index")
+        kernel.git("checkout-index", "-a", f"--prefix={to}/", index=Path(tmp) / "index")
 
 
 def source_stamp(kernel: Kernel) -> str:
     """Tells one state of the source from another; empty if that can't be told without a look at every file."""
-    if is_git(kernel):
-        return git_source(kernel, "rev-parse", "HEAD").strip()
+    if kernel.is_git:
+        return kernel.git("rev-parse", "HEAD").strip()
     return (kernel.cache / "stock.from").read_text().strip() if kernel.source == kernel.cache / "stock" else ""
 
 
-def check_tree(kernel: Kernel) -> None:
-    """Refuse a tree that the series can't be meant for. Changes nothing in it."""
-    if (kernel.source / MARK).exists():
-        raise LabError(str(kernel.source), expected="a tree without the series", found=f"it already has {MARK}",
-                       do="name a tree without the series with KSRC=")
-    _ = kernel.keeper  # or it is refused
-    if is_git(kernel) and (dirty := git_source(kernel, "status", "--porcelain", "--untracked-files=no").splitlines()):
-        raise LabError(str(kernel.source), expected="no uncommitted changes in tracked files",
-                       found=f"{len(dirty)} of them, the first: {dirty[0].strip()}", do="commit or stash them")
-
-
-def identity() -> tuple[str, str]:
-    """Who signs the patches off: as git would have it in this repository."""
-    found = []
-    for key, example in (("user.name", "Your Name"), ("user.email", "you@example.org")):
-        found.append(run(["git", "config", key], cwd=ROOT, check=False).stdout.strip())
-        if not found[-1]:
-            raise LabError(f"git config {key}", expected="your own, for the sign-off of the patches", found="none",
-                           do=f"git config --global {key} '{example}'")
-    return found[0], found[1]
+def identity(kernel: Kernel) -> tuple[str, str]:
+    """Who signs the patches off: whom git has for the kernel's repository, or for this one."""
+    place = kernel.source if kernel.is_git else ROOT
+    command = ["git", "-c", "safe.directory=*", "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"]
+    found = run(command, cwd=place, check=False).stdout
+    if not (who := re.match(r"(.+) <(.+)> \d+ ", found)):
+        raise LabError(f"git in {place}", expected="your name and address, for the sign-off of the patches",
+                       found=found.strip().splitlines()[-1], do="git config --global user.name 'Your Name'; "
+                       "git config --global user.email you@example.org")  # fmt: skip
+    return who[1], who[2]
 
 
 def date_of_patches() -> str:
@@ -552,6 +534,14 @@ class Git:
         speed = ["-c", "core.compression=0", "-c", "gc.auto=0", "-c", "core.safecrlf=false"]
         return run(["git", *speed, *words], cwd=self.top, env=settings).stdout
 
+    def copy(self, kernel: Kernel, rendering: Rendering) -> None:
+        """Begin with the tree's own files, as far as the series edits them."""
+        self.top.mkdir(exist_ok=True)
+        for path in rendering.files():
+            if (kernel.source / path).exists():
+                put(self.top, path, (kernel.source / path).read_bytes(), kernel.source / path)
+        self.begin("base")
+
     def begin(self, message: str) -> None:
         """What is in the folder, as the first commit, tagged `base`."""
         self("init", "-q", "--template=", "-b", "series")
@@ -571,18 +561,14 @@ class Git:
 def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None = None,
            who: tuple[str, str] | None = None) -> list[Path]:
     """Write the patches for this tree to `out`; what was there stays if that fails. The user signs them, or `who`."""
-    check_tree(kernel)
-    who = who or identity()
+    who = who or identity(kernel)
     rendering = rendering or render(kernel)
     out = (out or kernel.build / "series").absolute()
     out.mkdir(parents=True, exist_ok=True)
     with (tempfile.TemporaryDirectory(prefix="render-") as tmp,
           tempfile.TemporaryDirectory(prefix=".new-", dir=out) as new):  # same disk, so that a full one fails here
         git = Git(Path(tmp), who)
-        for path in rendering.files():
-            if (kernel.source / path).exists():
-                put(git.top, path, (kernel.source / path).read_bytes(), kernel.source / path)
-        git.begin("base")
+        git.copy(kernel, rendering)
         git.add(kernel, rendering)
         cover = ROOT / "series" / "cover"
         letter = ["--cover-letter", "--cover-from-description=subject"] if cover.exists() else []
@@ -590,9 +576,9 @@ def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None 
             git("config", "branch.series.description", fitting(cover.read_text(), cover, Tree(kernel)))
         git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--numbered", "--no-renames",
             *letter, "-o", new, "base..series")
-        if letter and is_git(kernel):
+        if letter and kernel.is_git:
             with Path(new, "0000-cover-letter.patch").open("a") as file:
-                file.write(f"\nbase-commit: {git_source(kernel, 'rev-parse', 'HEAD').strip()}\n")
+                file.write(f"\nbase-commit: {kernel.git('rev-parse', 'HEAD').strip()}\n")
         for old in out.glob("[0-9][0-9][0-9][0-9]-*.patch"):
             old.unlink()
         done = [patch.rename(out / patch.name) for patch in sorted(Path(new).iterdir())]
@@ -615,7 +601,7 @@ def tree(kernel: Kernel) -> Path:
     rendering = render(kernel)
     series(kernel, rendering=rendering)
     place, stamp = kernel.build / "tree", source_stamp(kernel)
-    git = Git(place, identity())
+    git = Git(place, identity(kernel))
     if place.exists() and (git("rev-parse", "HEAD") != git("rev-parse", "rendered") or git("status", "--porcelain")):
         # The tree is ours to make anew, what the user did in it is not ours to delete.
         raise LabError(str(place), expected="the series as it was last applied, and nothing else",
@@ -627,7 +613,7 @@ def tree(kernel: Kernel) -> Path:
         say(f"copying {kernel.source}")
         shutil.rmtree(git.top, ignore_errors=True)
         git.top.mkdir(parents=True)
-        if is_git(kernel):
+        if kernel.is_git:
             unpack(kernel, git.top)
         else:
             run(["cp", "-a", "--reflink=auto", f"{kernel.source}/.", git.top])
@@ -659,8 +645,8 @@ def main(given: argparse.Namespace) -> None:
             say(str(patch))
         for subject in rendering.unneeded:
             say(f"not needed here: {subject}")
-        for what in rendering.left:
-            say(f"left out: {what.partition(chr(10))[0]}")
+        if rendering.left:
+            say(f"left out, as this tree has no place for it: {', '.join(rendering.left)}")
 
 
 if __name__ == "__main__":

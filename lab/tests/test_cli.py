@@ -8,6 +8,7 @@ import importlib
 import os
 import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def source(tmp_path: Path) -> Path:
 KERNEL = "6.12 or 6.1 or latest"
 REFUSED = (
     *((name, "--kernel 5.15", KERNEL) for name in COMMANDS
-      if name.rpartition(".")[2] not in ("build", "guest", "prune", "render", "report")),
+      if name.rpartition(".")[2] not in ("build", "guest", "prune", "reach", "render", "report")),
     ("lab.rendering.render", "series --kernel 6", KERNEL),
     ("lab.rendering.render", "tree --ksrc /nowhere", "expected: a folder"),
     ("lab.rendering.render", "tree --ksrc /usr", "a kernel source tree"),
@@ -56,7 +57,7 @@ REFUSED = (
     ("lab.guests.guest", "shell --topology two-socket --cpus 3", "an even number"),
     ("lab.guests.guest", "run --cpus 0 true", "expected 1 or more"),
     ("lab.kernels.build", "deb --kernel 6", KERNEL),
-    ("lab.kernels.build", "image --variant tsan", "'kcsan'"),
+    ("lab.guests.guest", "run --variant tsan true", "'kcsan'"),
     ("lab.kernels.build", "deb --which stock", "unrecognized"),
     ("lab.comparison.bench", "--design grand", "'quick'"),
     ("lab.comparison.bench", "--scenarios cpu disk", "'memhotplug'"),
@@ -80,7 +81,7 @@ def test_refused(module: str, words: str, said: str, capsys: pytest.CaptureFixtu
     assert said in str(refusal.value) + capsys.readouterr().err
 
 
-@pytest.mark.parametrize("module", sorted({*TARGETS.values()} - {"lab.kernels.prune", "lab.comparison.here"}))
+@pytest.mark.parametrize("module", sorted({*TARGETS.values()} - {"lab.kernels.prune", "lab.comparison.here", "lab.checks.reach"}))
 def test_one_kernel_only(module: str, source: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = {"render": ["series"], "guest": ["shell"], "build": ["deb"]}.get(module.rpartition(".")[2], [])
     parse = importlib.import_module(module).parser().parse_args
@@ -100,6 +101,23 @@ def test_make_refuses_before_it_installs(words: str, said: str, source: Path, ba
     done = subprocess.run(["/usr/bin/make", *words.format(source).split()], cwd=ROOT, capture_output=True, text=True,
                           env={**bare, "LAB_PYTHON": sys.executable})  # fmt: skip
     assert done.returncode and said in done.stderr and not done.stdout
+
+
+def test_odd_surroundings(tmp_path: Path) -> None:
+    """Quotes and spaces in paths, no home, what a hook of another repository has set."""
+    source, temporary = tmp_path / "Ann's tree", tmp_path / "a b"
+    for part in ("common", "5.15"):
+        shutil.copytree(ROOT / "lab/tests/standin" / part, source, dirs_exist_ok=True)
+    temporary.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "HOME"}
+    environment |= {"TMPDIR": str(temporary), "DEMOTION_GATE_CACHE": "", "GIT_DIR": "/none", "GIT_INDEX_FILE": "/none",
+                    "GIT_AUTHOR_NAME": "Ann", "GIT_AUTHOR_EMAIL": "ann@example.org", "LAB_PYTHON": sys.executable}
+    command = ["make", "series", f"KSRC={source}"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    patches = [Path(line) for line in done.stdout.splitlines() if line.endswith(".patch")]
+    assert len(patches) == 6 and "not needed here: mm/memory-tiers" in done.stdout
+    shutil.rmtree(patches[0].parent.parent)
 
 
 def test_tree_that_is_too_old(source: Path) -> None:

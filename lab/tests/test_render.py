@@ -353,19 +353,19 @@ RENAME = "@rename@\n@@\n-one();\n+uno();\n"
 LONELY = "@lonely@\n@@\n lone();\n+second();\n"
 REFUSED = {
     "rule matches nothing": ("mm/migrate.c.cocci", f"{RENAME}\n@absent@\n@@\n-nowhere();\n+here();\n",
-                             "rule absent", "small"),
+                             "rule absent", "linux/mm/migrate.c\n"),
     "line nobody wrote": ("mm/migrate.c.cocci", LONELY, "only changes that stand in the", "if (node)"),
     "definition twice": ("mm/migrate.c.cocci",
                          "@twice@\nidentifier f;\n@@\n f(void)\n {\n ...\n }\n+int new(void)\n+{\n+}\n",
                          "rule twice", "2 matches"),
-    "left behind": ("mm/migrate.c.cocci", "// gone: \\b(one|two)\\(\n" + RENAME, "no line left", "two();"),
+    "left behind": ("mm/migrate.c.cocci", "// gone: \\b(one|two)\\(\n" + RENAME, "but what the series replaces", "two();"),
     "rule without a name": ("mm/migrate.c.cocci", "@@\n@@\n-one();\n", "a rule with a name", "name it"),
     "not a semantic patch": ("mm/migrate.c.cocci", "@broken@\n@@\n-one(\n", "spatch to run it", "rror"),
     "only probes": ("mm/migrate.c.cocci", "@probe@\n@@\n one();\n", "rules with + or - lines", "none"),
-    "no such file": ("mm/absent.c.cocci", LONELY, "a file mm/absent.c", "where:"),
-    "script changes nothing": ("mm/Makefile.sed", "/^nothing$/d\n", "a change in mm/Makefile", "small"),
+    "no such file": ("mm/absent.c.cocci", LONELY, "the file, which is to be edited", "where:"),
+    "script changes nothing": ("mm/Makefile.sed", "/^nothing$/d\n", "a place for the edit", "linux/mm/Makefile"),
     "one place of two": ("mm/Makefile.sed", "/migrate/a\\\nobj-y += a.o\n/absent/a\\\nobj-y += b.o\n",
-                         "a place in", "b.o"),
+                         "a place for each line", "b.o"),
     "line from elsewhere": ("mm/Makefile.sed", "/migrate/r /proc/version\n", "only changes that stand in", "+ Linux"),
     "script is not sed": ("mm/Makefile.sed", "/migrate/s,a\n", "sed script", "unterminated"),
     "bad regex": ("mm/Makefile.sed", "# where: (\n/migrate/d\n", "a regular expression", "("),
@@ -604,30 +604,58 @@ def test_git_tree_is_read_only(two: Path, checkout: Kernel) -> None:
 
 def test_dirty_tree_is_refused(two: Path, checkout: Kernel) -> None:
     (checkout.source / "untracked").write_text("")
-    render.check_tree(checkout)
+    trees.own(checkout.source)
     (checkout.source / "mm/Makefile").write_text("changed\n")
     before = state(checkout.source)
     with pytest.raises(LabError, match="mm/Makefile"):
-        render.series(checkout)
+        trees.own(checkout.source)
     assert state(checkout.source) == before
+
+
+def test_git_has_the_files_whatever_its_settings(two: Path, checkout: Kernel) -> None:
+    """Line ends converted on the way out, files that an archive is to leave out."""
+    write(checkout.source, {".gitattributes": "mm/Makefile export-ignore\n"})
+    git(checkout.source, "add", "-A")
+    git(checkout.source, "-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "-m", "attributes")
+    git(checkout.source, "config", "core.autocrlf", "true")
+    place = render.tree(checkout)
+    assert "obj-y += gate.o" in (place / "mm/Makefile").read_text()
+    assert not [path for path in git(place, "ls-files").split() if b"\r" in (place / path).read_bytes()]
+
+
+def test_crlf_is_refused(two: Path, checkout: Kernel) -> None:
+    git(checkout.source, "config", "core.autocrlf", "true")
+    (checkout.source / "mm/migrate.c").unlink()
+    git(checkout.source, "checkout", "mm/migrate.c")
+    with pytest.raises(LabError, match="CR LF"):
+        trees.own(checkout.source)
+
+
+def test_who_signs(two: Path, checkout: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whom the kernel's repository names comes before the user's own settings, and the environment before both."""
+    git(checkout.source, "config", "user.name", "Kernel Hacker")
+    assert "From: Kernel Hacker <ann@example.org>" in render.series(checkout)[-1].read_text()
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Other")
+    monkeypatch.setenv("GIT_AUTHOR_EMAIL", "other@example.org")
+    assert "Signed-off-by: Other <other@example.org>" in render.series(checkout)[-1].read_text()
 
 
 def test_tree_with_the_series_is_refused(two: Path, kernel: Kernel) -> None:
     write(kernel.source, {"include/linux/demotion_gate.h": ""})
     with pytest.raises(LabError, match="already has"):
-        render.series(kernel)
+        trees.own(kernel.source)
 
 
 def test_added_file_must_be_new(two: Path, kernel: Kernel) -> None:
     write(kernel.source, {"mm/gate.c": "int other;\n"})
-    with pytest.raises(LabError, match="no mm/gate.c yet"):
+    with pytest.raises(LabError, match="mm/gate.c, on small"):
         render.series(kernel)
 
 
 def test_tree_without_targets_is_too_old(two: Path, kernel: Kernel) -> None:
     write(kernel.source, {"mm/migrate.c": "int nothing;\n"})
     with pytest.raises(LabError, match="5.15 or later"):
-        render.series(kernel)
+        trees.own(kernel.source)
 
 
 def test_command(two: Path, kernel: Kernel, capsys: pytest.CaptureFixture[str]) -> None:
@@ -686,6 +714,7 @@ def renderings(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(render, "apply", noted)
+        render.render(altered(place / "vendor", "6.12", TIERS, OWN_TOP_TIER, OWN_CLEAR))
         yield {name: (kernel := stand_in(name, place), render.render(kernel)) for name in STANDINS}
 
 
@@ -709,3 +738,127 @@ def test_series_renders_on_stand_in(renderings, name: str) -> None:
 def test_each_edit_is_for_some_stand_in(renderings, applied: set[str]) -> None:
     edits = [file for file in (ROOT / "series").rglob("*") if file.suffix in (".cocci", ".sed")]
     assert applied == {str(file.relative_to(ROOT)) for file in edits}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# A vendor's tree: a stand-in in which something is otherwise
+
+TIERS = "mm/memory-tiers.c"
+
+
+def altered(place: Path, name: str, path: str, *changes: tuple[str, str]) -> Kernel:
+    kernel = stand_in(name, place)
+    text = (kernel.source / path).read_text()
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (kernel.source / path).write_text(text)
+    return kernel
+
+
+def subjects(rendering: render.Rendering) -> list[str]:
+    return [commit.message.partition("\n")[0] for commit in rendering.commits]
+
+
+def body(text: str, name: str) -> str:
+    found = re.search(rf"^\w[^;{{}}]*\b{name}\([^;{{]*\)\n\{{.*?^\}}", text, re.M | re.S)
+    assert found, name
+    return found[0]
+
+
+OWN_TOP_TIER = ("""\
+	list_for_each_entry_reverse(memtier, &memory_tiers, list) {
+		if (has_cpu(memtier))
+			top_tier_adistance = memtier->adistance_start + 1;
+	}
+""", "	top_tier_adistance = 7;\n")
+OWN_CLEAR = ("static int __init memory_tier_late_init(void)", """\
+void forget_node(int node)
+{
+	mutex_lock(&memory_tier_lock);
+	clear_node_memory_tier(node);
+	mutex_unlock(&memory_tier_lock);
+}
+
+static int __init memory_tier_late_init(void)""")
+
+
+def test_fix_without_a_place_is_left_out_whole(tmp_path: Path) -> None:
+    """And the gate does without it: who sets the top tier while the targets are built must be called once at least."""
+    rendering = render.render(altered(tmp_path, "6.12", TIERS, OWN_TOP_TIER, OWN_CLEAR))
+    first, second = rendering.left
+    assert first == "mm/memory-tiers: unregister a tier without memory_tier_lock"
+    assert second == "mm/memory-tiers: keep the top tier current when CPUs come and go"
+    assert f"{TIERS}:" in rendering.left[first] and "forget_node()" in rendering.left[first]
+    assert not {first, second} & {*subjects(rendering)}
+    files = {path: data.decode() for path, data in rendering.files().items()}
+    assert not [path for path, text in files.items() if "memtier_refresh_toptier" in text]
+    assert "establish_demotion_targets();" in body(files[TIERS], "memory_tier_late_init")
+    assert "establish_demotion_targets();" not in body(files[TIERS], "memtier_hotplug_callback")
+    assert body(files[TIERS], "memtier_hotplug_callback").count("demotion_gate_node_event();") == 2
+    for name in ("vmstat_cpu_online", "vmstat_cpu_dead"):
+        assert body(files["mm/vmstat.c"], name).count("demotion_gate_cpu_event();") == 1
+
+
+@pytest.mark.parametrize(("name", "path", "call", "where"), [
+    ("6.12", TIERS, "establish_demotion_targets", "static int __init memory_tier_late_init"),
+    ("5.15", "mm/migrate.c", "set_migration_target_nodes", "static int migration_online_cpu"),
+])
+def test_callers_of_a_vendor_are_named(tmp_path: Path, name: str, path: str, call: str, where: str) -> None:
+    kernel = altered(tmp_path, name, path, (where, f"void vendor_refresh(void)\n{{\n\t{call}();\n}}\n\n{where}"))
+    line = (kernel.source / path).read_text().splitlines().index("void vendor_refresh(void)") + 3
+    with pytest.raises(LabError) as error:
+        render.render(kernel)
+    assert f"{path}:{line}, vendor_refresh()\n" in str(error.value)
+    assert "demotion_gate_node_event()" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["5.15", "6.0", "6.12", "7.x"])
+def test_gate_is_before_what_a_vendor_returns(tmp_path: Path, name: str) -> None:
+    kernel = stand_in(name, tmp_path)
+    path = kernel.keeper
+    text = (kernel.source / path).read_text()
+    start = re.search(r"^int next_demotion_node\(.*\)\n\{\n", text, re.M)
+    assert start
+    (kernel.source / path).write_text(text[: start.end()] + "	return 1;\n" + text[start.end() :])
+    found = body(render.render(kernel).files()[path].decode(), "next_demotion_node")
+    assert re.search(r"\{\s+if \(!demotion_gate_is_open\(\)\)\s+return NUMA_NO_NODE;\s+return 1;", found)
+
+
+@pytest.mark.parametrize("name", ["5.15", "6.0", "6.12", "7.x"])
+def test_tree_that_has_the_fixes(tmp_path: Path, name: str) -> None:
+    """The gate is the same, the fixes are named as not needed, also in a tree that needs none to begin with."""
+    kernel = stand_in(name, tmp_path)
+    first = render.render(kernel)
+    fixes = [commit for commit in first.commits if re.search("^Fixes: ", commit.message, re.M)]
+    for commit in fixes:
+        write(kernel.source, {path: data.decode() for path, data in commit.files.items()})
+    again = render.render(kernel)
+    assert again.left == {} and again.files() == {
+        path: data for path, data in first.files().items() if path in again.files()}
+    assert subjects(again) == subjects(first)[len(fixes) :]
+    assert set(subjects(first)[: len(fixes)]) <= set(again.unneeded) and len(again.unneeded) == 5
+
+
+def test_fix_of_somebody_else(tmp_path: Path) -> None:
+    path = "kernel/sched/fair.c"
+    kernel = stand_in("6.12", tmp_path)
+    text = (kernel.source / path).read_text()
+    migrate = body(text, "should_numa_migrate_memory")
+    early = re.sub(r"\tif \([^;]*?cpupid_valid\(last_cpupid\)\)", "\tif (!node_is_toptier(src_nid))", migrate)
+    assert early != migrate
+    (kernel.source / path).write_text(text.replace(migrate, early))
+    rendering = render.render(kernel)
+    assert [what.partition(":")[0] for what in rendering.left] == ["sched/numa"] and path not in rendering.files()
+
+
+def test_texts_never_stop_a_tree(tmp_path: Path) -> None:
+    whole, kernel = render.render(stand_in("6.12", tmp_path / "whole")), stand_in("6.12", tmp_path)
+    for folder in ("Documentation", "tools"):
+        shutil.rmtree(kernel.source / folder)
+    (kernel.source / "MAINTAINERS").unlink()
+    rendering = render.render(kernel)
+    assert rendering.files() == {path: data for path, data in whole.files().items() if not path.startswith(render.TEXTS)}
+    left = {*rendering.left}
+    texts = {path for path in whole.files() if path.startswith(render.TEXTS)}
+    assert {"MAINTAINERS", *whole.origin} & texts <= left <= texts

@@ -1,4 +1,5 @@
 // where: ^\w.*\bnode_demotion\b
+// unless: \bmemtier_refresh_toptier\(
 // gone: = memtier->adistance_start \+
 
 @header@

@@ -1,4 +1,5 @@
 // where: mm/memory-tiers.c: ^\w.*\bnode_demotion\b
+// unless: \bmemtier_refresh_toptier\(
 
 @header@
 @@

@@ -1,5 +1,6 @@
 # where: ^\w.*\bnode_demotion\b
 # unless: \bkswapd_(failures|clear_hopeless)\b
+# unless: ^void demotion_retry_kswapd\(
 /^bool numa_demotion_enabled = false;$/,/^#ifdef CONFIG_SYSFS$/{
 /^#ifdef CONFIG_SYSFS$/i\
 @include series/retry-kswapd\

@@ -1,5 +1,6 @@
 // where: mm/migrate.c: ^\w.*\bnode_demotion\b
 // where: ^bool numa_demotion_enabled\b
+// unless: \bdemotion_retry_kswapd\(
 
 @store@
 identifier f =~ "demotion_enabled_store$";

@@ -1,5 +1,6 @@
 # where: mm/migrate.c: ^\w.*\bnode_demotion\b
 # where: ^bool numa_demotion_enabled\b
+# unless: ^void demotion_retry_kswapd\(
 /^bool numa_demotion_enabled = false;$/,/^#ifdef CONFIG_SYSFS$/{
 /^#ifdef CONFIG_SYSFS$/i\
 @include series/retry-kswapd\

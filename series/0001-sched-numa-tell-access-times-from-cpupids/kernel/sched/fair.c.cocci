@@ -1,4 +1,5 @@
 // where: \bcpupid_valid\(
+// unless: \bcpupid_stale\(
 
 @valid@
 identifier cpupid;

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: GPL-2.0
+"""`make reach TREES=folder`: for each kernel tree in a folder: does the series render, apply and compile? A table."""
+
+import argparse
+import re
+import shutil
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from lab.checks import lint
+from lab.checks.results import Results, expect
+from lab.common import CACHE, launch, say
+from lab.kernels import trees
+from lab.kernels.trees import Kernel
+from lab.rendering import render
+
+STAGES = {"the series renders": "renders", "git am": "`git am`", "checkpatch": "checkpatch",
+          "compiles": "compiles", "without KUnit": "without KUnit"}  # fmt: skip
+
+
+def try_tree(kernel: Kernel, results: Results) -> str:
+    """Each stage is a result at least. Compiled is what the series touches, for x86-64. What was left out."""
+    rendering = render.render(kernel)
+    results.note(f"{kernel.name} the series renders", True)
+    with results.case(f"{kernel.name} git am"), tempfile.TemporaryDirectory(prefix="reach-") as out:
+        patches = render.series(kernel, Path(out) / "series", rendering, render.NOBODY)
+        git = render.Git(Path(out) / "tree", render.NOBODY)
+        git.copy(kernel, rendering)
+        git("am", "-q", *patches[1:])
+        for path, data in rendering.files().items():
+            expect(path, data, (git.top / path).read_bytes())
+    lint.patches(kernel, results)
+    texts = {path: data for path, data in rendering.files().items() if lint.in_kernel(path)}
+    with lint.scratch(kernel) as here:
+        here.lay(rendering.files())
+        for stage, off in ("compiles", ""), ("without KUnit", "# CONFIG_KUNIT is not set\n"):
+            with results.case(f"{kernel.name} {stage}"):
+                here.configure("objects", lint.base_config(kernel) + off)
+                objects = [name for name in lint.objects_of(texts, texts) if not (off and "kunit" in name)]
+                lint.no_lines("warnings", here.compile("objects", objects, lint.compiler()).elements())
+    short = (re.sub("/.*", "", what) if what.startswith(render.TEXTS) else what for what in rendering.left)
+    return "; ".join(dict.fromkeys(short))
+
+
+def main(given: argparse.Namespace) -> int:
+    results, rows = Results(), [("kernel", "tree", *STAGES.values(), "left out", "s"), ("---",) * (len(STAGES) + 4)]
+    for path in sorted(path for path in given.trees.iterdir() if (path / "Kbuild").exists()):
+        start, before, skipped, version, left = time.monotonic(), len(results.failures), results.skipped, "?", "-"
+        with results.case(f"{path.name}: {next(iter(STAGES))}, or says why not"):
+            # One cache for all: what a tree has in common with the one before is not copied again.
+            kernel = replace(trees.own(path), name=path.name, cache=CACHE / "reach")
+            version = kernel.version
+            shutil.rmtree(kernel.cache / "lint/objects", ignore_errors=True)
+            left = try_tree(kernel, results) or "-"
+        failed = "\n".join(results.failures[before:])
+        none = ("checkpatch",) if results.skipped > skipped else STAGES if "says why" in failed else ()
+        told = ["-" if stage in none else "no" if stage in failed else "yes" for stage in STAGES]
+        rows.append((version, path.name, *told, left, f"{time.monotonic() - start:.0f}"))
+    for row in rows:
+        say(f"| {' | '.join(row)} |")
+    return results.end()
+
+
+def parser() -> argparse.ArgumentParser:
+    words = argparse.ArgumentParser("python3 -m lab.checks.reach", description=(__doc__ or "").partition("\n")[0])
+    words.add_argument("--trees", type=Path, required=True, metavar="FOLDER", help="a folder with kernel trees in it")
+    return words
+
+
+if __name__ == "__main__":
+    launch(main, parser())
