@@ -40,7 +40,7 @@ tree: ## the kernel tree with the series applied, as git commits
 	$(RUN) lab.rendering.render tree $(TREE) $(ARGS)
 
 shell: ## boot the series kernel to a shell
-	$(RUN) lab.guests.guest shell $(TREE) --topology '$(or $(TOPOLOGY),one)' $(ARGS)
+	$(RUN) lab.guests.guest $(TREE) --topology '$(or $(TOPOLOGY),one)' $(ARGS)
 
 bench: ## the comparison alone; HERE=1 on this machine, which runs the series
 	$(if $(HERE),$(RUN:bench=here) lab.comparison.here,$(RUN) lab.comparison.bench) $(TREE) $(ARGS)
@@ -52,7 +52,7 @@ lint: ## the static checks alone
 	$(RUN) lab.checks.lint $(TREE) $(ARGS)
 
 deb: ## installable packages of the series kernel for your own machine
-	$(RUN) lab.kernels.build deb $(TREE) $(ARGS)
+	$(RUN) lab.kernels.build $(TREE) $(ARGS)
 
 clean: ## remove build/: the patches, the trees, the reports of this checkout
 	@rm -rf build

@@ -10,13 +10,13 @@ apt_seconds=${LAB_APT_SECONDS:-1800} # how long to wait for another apt
 
 render="git coccinelle:spatch python3-rich:rich.py"
 compiler="build-essential:gcc build-essential:/usr/include/stdio.h"
-build="$compiler bc bison flex libelf-dev:/usr/include/gelf.h ccache"
+build="$compiler bc bison flex libelf-dev:/usr/include/gelf.h ccache rsync"
 guest="qemu-system-x86:qemu-system-x86_64 busybox-static stress-ng cpio"
 compare="python3-numpy:numpy.py python3-scipy:scipy.py python3-matplotlib:matplotlib.py python3-jinja2:jinja2.py"
 lint="perl sparse codespell mypy python3-ply:ply.py python3-git:git.py python3-sphinx:sphinx.py"
 units="python3-pytest:pytest.py python3-yaml:yaml.py lava-common:lava_common.py"
 matrix="clang lld:ld.lld gcc-aarch64-linux-gnu:aarch64-linux-gnu-gcc"
-deb="cpio debhelper:dh fakeroot kmod:depmod rsync libssl-dev:/usr/include/openssl/ssl.h libdw-dev:/usr/include/dwarf.h"
+deb="cpio debhelper:dh fakeroot kmod:depmod libssl-dev:/usr/include/openssl/ssl.h libdw-dev:/usr/include/dwarf.h"
 
 is_there() {
 	case $1 in

@@ -142,9 +142,8 @@ def have_watched(counters: str) -> None:
 def topology_boot(results: Results, kernel: Kernel, variant: str, topology: str, logs: Path) -> None:
     """Everything that is tried in one boot."""
     name, log = f"{kernel.name} {variant} {topology}:", logs / f"{variant}-{topology}.console"
-    with quiet(results, name), series_boot(
-        kernel, variant, topology, log, UNIT_TESTS, programs=[build.selftest(kernel)]
-    ) as machine:
+    how = {"programs": [build.selftest(kernel)]}
+    with quiet(results, name), series_boot(kernel, variant, topology, log, UNIT_TESTS, **how) as machine:
         if "debug" in build.VARIANTS[variant]:
             run_kunit(results, machine, name)
         else:

@@ -113,7 +113,8 @@ def patches(kernel: Kernel, results: Results) -> None:
             with results.case(f"{kernel.name} checkpatch {patch.stem}"):
                 if not (kernel.source / "scripts/checkpatch.pl").exists():
                     raise SkipTest("this tree has none")
-                done = call(["perl", "scripts/checkpatch.pl", *options, patch], cwd=kernel.source, env=path, check=False)
+                command = ["perl", "scripts/checkpatch.pl", *options, str(patch)]
+                done = call(command, cwd=kernel.source, env=path, check=False)
                 no_lines("messages of checkpatch", done.stdout.replace(f"{tmp}/", "").splitlines())
 
 
@@ -297,11 +298,9 @@ def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results
 
 
 def written() -> list[Path]:
-    listed = call(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=False)
-    if not listed.returncode:
-        return sorted({ROOT / name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()})
-    files = (file for file in ROOT.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
-    return sorted(file for file in files if not file.is_relative_to(ROOT / "build"))  # an unpacked archive
+    """The files of this repository, also where it is no git checkout."""
+    made = {"build", ".git", "__pycache__", ".mypy_cache", ".pytest_cache"}
+    return sorted(file for file in ROOT.rglob("*") if file.is_file() and made.isdisjoint(file.relative_to(ROOT).parts))
 
 
 @functools.cache
@@ -351,14 +350,13 @@ def run(kernel: Kernel, results: Results) -> None:
         coccicheck(kernel, tree, rendering, results)
 
 
-def alone(check: Callable[[Kernel, Results], None], given: argparse.Namespace) -> int:
-    """A check as a command of its own."""
+def main(given: argparse.Namespace) -> int:
     results = Results()
-    check(trees.chosen(given)[0], results)
+    run(trees.chosen(given)[0], results)
     return results.end()
 
 
 parser = functools.partial(trees.command, "lab.checks.lint", __doc__)
 
 if __name__ == "__main__":
-    launch(functools.partial(alone, run), parser())
+    launch(main, parser())

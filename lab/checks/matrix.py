@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The configurations that the series must compile in: `python3 -m lab.checks.matrix`; only what it touches compiles."""
+"""The configurations that the series must compile in; only what it touches is compiled."""
 
-import functools
 import re
 import shutil
 import tomllib
@@ -12,8 +11,7 @@ from pathlib import Path
 from lab.checks import lint
 from lab.checks.lint import Scratch
 from lab.checks.results import Results, expect
-from lab.common import LabError, launch, run as call
-from lab.kernels import trees
+from lab.common import LabError, run as call
 from lab.kernels.trees import Kernel
 from lab.rendering import render
 
@@ -93,9 +91,3 @@ def run(kernel: Kernel, results: Results) -> None:
         for case in cases(kernel):
             with results.case(f"{kernel.name} {case.name}"):
                 try_case(here, case, touched)
-
-
-parser = functools.partial(trees.command, "lab.checks.matrix", __doc__)
-
-if __name__ == "__main__":
-    launch(functools.partial(lint.alone, run), parser())

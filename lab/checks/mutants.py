@@ -6,7 +6,6 @@ Each gets objects of its own beside the kernel's, and is tested until a test fai
 
 import argparse
 import functools
-import os
 import re
 import time
 import tomllib
@@ -153,7 +152,6 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[
 
     for check in dict.fromkeys(mutant.check for mutant in mutants):
         unsound(check)
-    rows = ["| mutant | what it breaks | test that is there for it | test that caught it |", "|---|---|---|---|"]
     for mutant in mutants:
         wanted = f"{mutant.check}: {mutant.test}"
         start = time.monotonic()
@@ -162,15 +160,11 @@ def run(results: Results, kernel: Kernel, logs: Path, seed: int, only: Sequence[
         except LabError as error:  # it does not even compile
             results.note(f"{kernel.name} mutant {mutant.name}", False, str(error))
             continue
-        rows.append(f"| {mutant.name} | {mutant.breaks} | {mutant.check}: `{mutant.test}` | {caught_by or 'nothing'} |")
         why, took = f"{mutant.breaks}: no test notices. Expected {wanted}", time.monotonic() - start
         name = f"{kernel.name} mutant {mutant.name}: caught by {caught_by or 'nothing'}"
         results.note(name, bool(caught_by), why, took)
         if caught_by and not as_named:
             say(f"      warning: not by {wanted}")
-    report = kernel.build / "mutants.md"
-    report.write_text("\n".join(rows) + "\n")
-    say(f"table: {os.path.relpath(report)}")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -16,14 +16,13 @@ from lab.kernels import trees
 from lab.kernels.trees import Kernel
 from lab.rendering import render
 
-STAGES = {"the series renders": "renders", "git am": "`git am`", "checkpatch": "checkpatch",
-          "compiles": "compiles", "without KUnit": "without KUnit"}  # fmt: skip
+STAGES = ("renders", "git am", "checkpatch", "compiles", "compiles without KUnit")
 
 
 def try_tree(kernel: Kernel, results: Results) -> str:
     """Each stage is a result at least. Compiled is what the series touches, for x86-64. What was left out."""
     rendering = render.render(kernel)
-    results.note(f"{kernel.name} the series renders", True)
+    results.note(f"{kernel.name} renders", True)
     with results.case(f"{kernel.name} git am"), tempfile.TemporaryDirectory(prefix="reach-") as out:
         patches = render.series(kernel, Path(out) / "series", rendering, render.NOBODY)
         git = render.Git(Path(out) / "tree", render.NOBODY)
@@ -35,7 +34,7 @@ def try_tree(kernel: Kernel, results: Results) -> str:
     texts = {path: data for path, data in rendering.files().items() if lint.in_kernel(path)}
     with lint.scratch(kernel) as here:
         here.lay(rendering.files())
-        for stage, off in ("compiles", ""), ("without KUnit", "# CONFIG_KUNIT is not set\n"):
+        for stage, off in zip(STAGES[3:], ("", "# CONFIG_KUNIT is not set\n"), strict=True):
             with results.case(f"{kernel.name} {stage}"):
                 here.configure("objects", lint.base_config(kernel) + off)
                 objects = [name for name in lint.objects_of(texts, texts) if not (off and "kunit" in name)]
@@ -45,18 +44,18 @@ def try_tree(kernel: Kernel, results: Results) -> str:
 
 
 def main(given: argparse.Namespace) -> int:
-    results, rows = Results(), [("kernel", "tree", *STAGES.values(), "left out", "s"), ("---",) * (len(STAGES) + 4)]
+    results, rows = Results(), [("kernel", "tree", *STAGES, "left out", "s"), ("---",) * (len(STAGES) + 4)]
     for path in sorted(path for path in given.trees.iterdir() if (path / "Kbuild").exists()):
         start, before, skipped, version, left = time.monotonic(), len(results.failures), results.skipped, "?", "-"
-        with results.case(f"{path.name}: {next(iter(STAGES))}, or says why not"):
+        with results.case(f"{path.name}: one for the series"):
             # One cache for all: what a tree has in common with the one before is not copied again.
             kernel = replace(trees.own(path), name=path.name, cache=CACHE / "reach")
             version = kernel.version
             shutil.rmtree(kernel.cache / "lint/objects", ignore_errors=True)
             left = try_tree(kernel, results) or "-"
         failed = "\n".join(results.failures[before:])
-        none = ("checkpatch",) if results.skipped > skipped else STAGES if "says why" in failed else ()
-        told = ["-" if stage in none else "no" if stage in failed else "yes" for stage in STAGES]
+        none = ("checkpatch",) if results.skipped > skipped else STAGES if ": one for" in failed else ()
+        told = ["-" if stage in none else "no" if f" {stage}" in failed else "yes" for stage in STAGES]
         rows.append((version, path.name, *told, left, f"{time.monotonic() - start:.0f}"))
     for row in rows:
         say(f"| {' | '.join(row)} |")

@@ -15,8 +15,7 @@ WORDS = tomllib.loads(Path(__file__).with_name("report.toml").read_text())
 NOTES: dict[str, str] = WORDS["notes"]
 ARMS: dict[str, list[str]] = WORDS["arms"]
 MEASURES: dict[tuple[str, str], list[str]] = {
-    (scenario, metric): said for scenario, metrics in WORDS["measures"].items() for metric, said in metrics.items()
-}
+    (scenario, metric): said for scenario, metrics in WORDS["measures"].items() for metric, said in metrics.items()}
 RATE, BLOCK, CPU = list(MEASURES)[:3]  # the answer is made of them
 SAME = (("stock", "stock2"), ("auto", "auto2"))  # A/A: what differs here is noise
 PAIRS = (("stock", "auto"), ("auto", "always"), ("stock", "always"), ("auto", "never"), *SAME)  # base, new
@@ -52,10 +51,8 @@ class Analysis:
         self.rows = stats.add_cycles(stats.read_rows(run_dir / runs.DATA))
         self.boots = {row.boot for row in self.rows}
         if not plan or not self.boots:
-            raise LabError(
-                str(run_dir), expected=f"the folder of a run, with a {runs.PLAN} and a {runs.DATA} of a finished boot",
-                found="none", do="run `make bench`",
-            )
+            expected = f"the folder of a run, with a {runs.PLAN} and a {runs.DATA} of a finished boot"
+            raise LabError(str(run_dir), expected=expected, found="none", do="run `make bench`")
         self.plan = plan
         self.design = runs.design_of(plan["design"])
         self.groups: dict[tuple[Key, str], list[Row]] = defaultdict(list)  # of the events that succeeded
@@ -144,11 +141,9 @@ def finding_text(base: str, new: str, found: Comparison) -> str:
 
 
 def headline(run: Analysis) -> str:
-    plan = run.plan
-    return (
-        f"Linux {plan['kernel']['version']} ({plan['kernel']['name']}), design {run.design.name}, seed {plan['seed']}, "
-        f"{len(run.boots)} of {len(plan['boots'])} boots, started {plan['started']}"
-    )
+    plan, kernel = run.plan, run.plan["kernel"]
+    return (f"Linux {kernel['version']} ({kernel['name']}), design {run.design.name}, seed {plan['seed']}, "
+            f"{len(run.boots)} of {len(plan['boots'])} boots, started {plan['started']}")
 
 
 def _rebuilt(run: Analysis) -> str:

@@ -136,10 +136,9 @@ def node(slot: Slot) -> None:
 
 
 SCENARIOS: dict[str, Callable[[Slot], None]] = {
-    "memhotplug": memhotplug, "smt": smt, "suspend": suspend, "node": node,
     "memory": lambda slot: toggle(slot, "memory", slot.design.memory_cycles),
     "cpu": lambda slot: toggle(slot, "cpu", slot.design.cpu_cycles),
-}
+    "memhotplug": memhotplug, "smt": smt, "suspend": suspend, "node": node}
 
 
 def waits(slot: Slot) -> None:
@@ -284,11 +283,9 @@ def begin(out: Path, kernel: Kernel, design: Design, seed: int, images: dict[str
         plan = make_plan(design, seed, images, name=kernel.name, version=kernel.version, keeper=kernel.keeper)
         write_plan(out, plan)
     elif not same_run(plan, design, seed, images):
-        raise LabError(
-            str(out), expected="a run of this design, seed and these kernels, or no run",
-            found=f"design {plan['design']['name']}, seed {plan['seed']}, or other kernels, from {plan['started']}",
-            do="name another folder with --out, or remove this one",
-        )
+        found = f"design {plan['design']['name']}, seed {plan['seed']}, or other kernels, from {plan['started']}"
+        raise LabError(str(out), expected="a run of this design, seed and these kernels, or no run", found=found,
+                       do="name another folder with --out, or remove this one")
     for kind, image in images.items():
         if config := next((file for folder in image.parents if (file := folder / ".config").exists()), None):
             (out / f"config-{kind}").write_bytes(config.read_bytes())
@@ -314,10 +311,8 @@ def run(kernel: Kernel, design: Design, out: Path, *, seed: int = SEED) -> Path:
         kind = image_name(boot.image, part.variant)
         left = [took.get((each.part, each.image), 0) for each in missing if each.index >= boot.index]
         about = f", about {math.ceil(sum(left) / 60)} min left" if all(left) else ""
-        what = (
-            f"boot {boot.index + 1} of {len(boots)}: {part.name}, block {boot.block + 1} of {part.blocks}, {kind}"
-            f" ({', '.join(part.scenarios)}; {', '.join(boot.arms)}){about}"
-        )
+        what = (f"boot {boot.index + 1} of {len(boots)}: {part.name}, block {boot.block + 1} of {part.blocks}, {kind}"
+                f" ({', '.join(part.scenarios)}; {', '.join(boot.arms)}){about}")
         log = out / "logs" / f"boot-{boot.index:03d}-{part.name.replace('/', '-')}-{kind}.log"
         log.parent.mkdir(exist_ok=True)
         began = time.monotonic()

@@ -12,6 +12,7 @@ import platform
 import re
 import subprocess
 import time
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -35,11 +36,8 @@ SCENARIOS = "cpu memory"
 CHOICES = ("rounds", "cycles", "arms", "scenarios", "cpus", "blocks", "count", "seed")
 YES = "sh /bin/here.sh --yes"  # in the guest that proves it
 UNTOUCHED = "policy, CPUs, blocks, console and notes as they were"
-SNAPSHOT = f"""
-    cat {gate.SYSFS}/policy /sys/devices/system/cpu/online
-    grep -l online /sys/devices/system/memory/memory*/state | wc -l
-    cat /proc/sys/kernel/printk; ls /run/demotion-gate.state* 2>/dev/null; true
-"""
+TABLE = tomllib.loads(SCRIPT.with_suffix(".toml").read_text())
+SNAPSHOT = TABLE["look"].format(gate=gate.SYSFS)
 
 
 def parse(lines: Iterable[str], arms: Sequence[str], scenarios: Sequence[str]) -> list[Row]:
@@ -99,18 +97,6 @@ def _killed(machine: Guest, before: str) -> None:
 def prove(results: Results, kernel: Kernel) -> None:
     """That the live comparison leaves a machine as it found it, however it ends: tried in a guest."""
     logs = kernel.build / "check"
-    endless = f"{YES} --rounds 500; echo status $?"
-    ends = [  # what happens, the script, what it must say
-        ("nothing is touched without a yes", "echo n | sh /bin/here.sh --rounds 2 2>&1",
-         "(?s)take CPU 3.*nothing was touched"),
-        *((f"SIG{signal}", f"timeout -s {signal} 3 {endless}", r"(?s)(?!.*status 0).*as they were")
-          for signal in ("INT", "TERM", "HUP")),
-        ("an error in the middle", f"(sleep 3; mv /bin/toggle /bin/away) & {endless}; mv /bin/away /bin/toggle",
-         "status 1"),
-        # CPU 0 has no switch; block 0 has one, but holds memory of the kernel that can't move.
-        *((f"{words} is refused", f"{YES} {words}", r"(?s)\A(?!.*round,).*(can't be toggled|expected)")
-          for words in ("--cpus 0", "--cpus 99", "--blocks 0", "--blocks 9999")),
-    ]  # fmt: skip
     with boot(build.image(kernel, "series"), "one", log=logs / "here-series.console") as machine:
         machine.put("/bin/here.sh", SCRIPT.read_bytes())
         gate.set_policy(machine, "always")
@@ -121,10 +107,11 @@ def prove(results: Results, kernel: Kernel) -> None:
             rows = parse(said.splitlines(), USUAL.split(), SCENARIOS.split())
             assert len({row.block for row in rows}) == 2, said
             expect(UNTOUCHED, before, machine.sh(SNAPSHOT).text)
-        for what, script, wanted in ends:
+        for what, end in TABLE["ends"].items():
             with results.case(f"{kernel.name} here: {what}"):
+                script = end["script"].format(yes=YES, endless=f"{YES} --rounds 500; echo status $?")
                 said = machine.sh(script, check=False, timeout=120).text
-                assert re.search(wanted, said), said
+                assert re.search(end["said"], said), said
                 expect(UNTOUCHED, before, machine.sh(SNAPSHOT).text)
         with results.case(f"{kernel.name} here: kill -9, then --restore"):
             _killed(machine, before)
@@ -157,17 +144,11 @@ def parser() -> argparse.ArgumentParser:
     add("--list", action="store_true", help="say what would be touched, and end")
     add("--restore", action="store_true", help="put back what a killed run left behind, and end")
     add("--out", type=Path, help="the run's folder")
-    about = "touch nothing here: try it all in a guest with the kernel that is named, kills too"
-    add("--prove", action="store_true", help=about)
     words.set_defaults(kernel=())  # on this machine there is a choice of none
     return words
 
 
 def main(given: argparse.Namespace) -> int:
-    if given.prove:
-        results = Results()
-        prove(results, (trees.chosen(given) or [trees.debian(trees.DEFAULT)])[0])
-        return results.end()
     command = ["sh", str(SCRIPT), *choices(given)]
     command += [f"--{name}" for name in ("yes", "list", "restore") if getattr(given, name)]
     link = BUILD / "here" / "bin" / "toggle"

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """The pictures of a run. Each says at its axis which direction is better, and shows what it cuts off."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -118,9 +116,8 @@ def plot_timeline(run: Analysis) -> Figure | None:
     first = {arm: min(row.boot for row in rows if row.arm == arm) for arm in ARMS if any(r.arm == arm for r in rows)}
     if not rows:
         return None
-    figure, grid = plt.subplots(
-        len(lanes), len(first), figsize=(12, 4.8), squeeze=False, sharex="col", sharey="row", height_ratios=(1, 1, 1.6)
-    )
+    figure, grid = plt.subplots(len(lanes), len(first), figsize=(12, 4.8), squeeze=False, sharex="col", sharey="row",
+                                height_ratios=(1, 1, 1.6))
     for column, (arm, boot) in enumerate(first.items()):
         for axes, (metric, label) in zip(grid[:, column], lanes.items()):
             seen = sorted((row.at, row.value) for row in rows if (row.boot, row.arm, row.metric) == (boot, arm, metric))

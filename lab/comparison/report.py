@@ -161,17 +161,11 @@ def show(run_dir: Path) -> None:
 def parser() -> argparse.ArgumentParser:
     words = argparse.ArgumentParser("python3 -m lab.comparison.report", description=__doc__)
     words.add_argument("run", type=Path, help="the run's folder")
-    words.add_argument("--robot", action="store_true", help="print the 0-day robot's layout instead of the table")
     return words
 
 
 def main(given: argparse.Namespace) -> None:
-    if not given.robot:
-        return show(given.run)
-    run, page = Analysis(given.run), write(given.run)
-    for base, new in analysis.PAIRS[:2]:
-        console.print(robot(run, base, new), markup=False)
-    say(f"report: {page}")
+    show(given.run)
 
 
 if __name__ == "__main__":

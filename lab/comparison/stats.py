@@ -146,15 +146,13 @@ def sign_flip(logs: np.ndarray, seed: int = 0) -> tuple[float, float]:
     floor = 2 / min(2 ** len(logs), RESAMPLES + 1)
     if len(logs) < 2:
         return 1.0, floor
-    tried = stats.permutation_test(
-        (logs,), np.sum, permutation_type="samples", vectorized=True, n_resamples=RESAMPLES, random_state=seed
-    )
+    how = {"permutation_type": "samples", "vectorized": True, "n_resamples": RESAMPLES, "random_state": seed}
+    tried = stats.permutation_test((logs,), np.sum, **how)
     return float(tried.pvalue), floor
 
 
-def compare(
-    base: Mapping[int, float], new: Mapping[int, float], *, margin: float = MARGIN, seed: int = 0
-) -> Comparison | None:
+def compare(base: Mapping[int, float], new: Mapping[int, float], *, margin: float = MARGIN,
+            seed: int = 0) -> Comparison | None:
     """Pair two arms in the blocks that have both, and neither is 0; None if there is no such block."""
     both = sorted(base.keys() & new.keys())
     blocks = [block for block in both if base[block] and new[block]]

@@ -2,6 +2,7 @@
 """The demotion gate of a guest: its files, and the grace periods that the demotion code waits for."""
 
 import re
+from pathlib import Path
 
 from lab.common import LabError
 from lab.guests.guest import Guest
@@ -11,11 +12,7 @@ DEBUGFS = "/sys/kernel/debug/demotion_gate"
 POLICIES = ("auto", "always", "never")
 TRACING = "/sys/kernel/tracing"
 TRACED = "ftrace=function ftrace_filter=synchronize_rcu trace_buf_size=8M"  # boot words: from before the first initcall
-# A wait is of the demotion code if such a name called it, or stands on its stack.
-WAITS = r"""
-    /: synchronize_rcu <-/ { all++; counted = 0 }
-    /(<-|=>).*(demotion|migrat(e|ion)_target)/ && !counted { own++; counted = 1 }
-    END { print "waits", all + 0, own + 0 }"""
+WAITS = Path(__file__).with_name("waits.awk").read_text()
 
 
 def state(machine: Guest) -> tuple[str, int]:

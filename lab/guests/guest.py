@@ -73,13 +73,6 @@ def first_splat(console: str) -> str:
     return "\n".join(islice(dropwhile(lambda line: not _SPLATS.search(line), lines), SPLAT_LINES))
 
 
-def _need(program: str, package: str) -> Path:
-    found = shutil.which(program)
-    if not found:
-        raise LabError(program, expected=f"the program from Debian's {package}", found="none", do="run `make setup`")
-    return Path(found).resolve()
-
-
 def _pack(files: dict[str, Path]) -> bytes:
     """A cpio archive of these files: names in the guest -> files here."""
     with tempfile.TemporaryDirectory(prefix="lab-") as folder:
@@ -112,7 +105,7 @@ def guest_programs() -> dict[str, Path]:
 @functools.cache
 def _base() -> bytes:
     """What every guest has: busybox, stress-ng, our programs, /init."""
-    busybox, stress = _need("busybox", "busybox-static"), _need("stress-ng", "stress-ng")
+    busybox, stress = (Path(shutil.which(name) or name).resolve() for name in ("busybox", "stress-ng"))
     files = {"/init": GUEST / "init", "/bin/busybox": busybox, "/usr/bin/stress-ng": stress}
     files |= {f"/bin/{name}": binary for name, binary in guest_programs().items()}
     # Shared libraries go under the names the loader asks for; of a static program ldd names none.
@@ -156,9 +149,8 @@ class _Line:
 class Guest:
     """A running guest. Made by `boot()`."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], agent: _Line, monitor: _Line, log: Path, name: str, timeout: float
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], agent: _Line, monitor: _Line, log: Path, name: str,
+                 timeout: float) -> None:
         deadline = time.monotonic() + timeout
         self.process, self.log, self.name = process, log, name
         self._agent, self._monitor = agent, monitor
@@ -314,11 +306,9 @@ def _command(image: Path, machine: Topology, accel: str, append: str, programs: 
 
 
 @contextlib.contextmanager
-def _running(
-    image: Path, machine: Topology, accel: str, append: str, programs: Sequence[Path], log: Path, timeout: float
-) -> Iterator[Guest]:
+def _running(image: Path, machine: Topology, accel: str, append: str, programs: Sequence[Path], log: Path,
+             timeout: float) -> Iterator[Guest]:
     """A guest that is up; it is killed at the end if it still runs."""
-    _need(QEMU, "qemu-system-x86")
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     agent, monitor = _Line(), _Line()
@@ -368,10 +358,8 @@ def slipped(log: Path) -> bool:
 
 
 @contextlib.contextmanager
-def boot(
-    image: Path, topology: str, *, log: Path, append: str = "", cpus: int | None = None, programs: Sequence[Path] = (),
-    at_once: bool = False, timeout: float = 60,
-) -> Iterator[Guest]:  # fmt: skip
+def boot(image: Path, topology: str, *, log: Path, append: str = "", cpus: int | None = None,
+         programs: Sequence[Path] = (), at_once: bool = False, timeout: float = 60) -> Iterator[Guest]:
     """A guest for the time of the block. `programs` (static) are in its PATH. `timeout` is for booting.
 
     Leaving the block powers it off. A guest that died, hung or printed a splat is a LabError, also when the block
@@ -414,23 +402,19 @@ def even(word: str) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    words = argparse.ArgumentParser("python3 -m lab.guests.guest", description=(__doc__ or "").partition("\n")[0])
-    commands = words.add_subparsers(dest="command", required=True)
-    for name, about in (("shell", "boot to a shell"), ("run", "boot, run one script, power off")):
-        command = commands.add_parser(name, help=about, description=about, parents=[trees.options()])
-        usual = "(default: %(default)s)"
-        command.add_argument("--which", choices=("series", "stock"), default="series", help=f"the kernel {usual}")
-        command.add_argument("--variant", choices=build.VARIANTS, default="plain", help=f"how it is configured {usual}")
-        command.add_argument("--topology", choices=TOPOLOGIES, default="one", help=f"the machine {usual}")
-        command.add_argument("--cpus", type=even, help="how many (default: what the topology has)")
-    command.add_argument("script", help="a line for the guest's sh")
+    words, usual = trees.command("lab.guests.guest", __doc__), "(default: %(default)s)"
+    words.add_argument("--which", choices=("series", "stock"), default="series", help=f"the kernel {usual}")
+    words.add_argument("--variant", choices=build.VARIANTS, default="plain", help=f"how it is configured {usual}")
+    words.add_argument("--topology", choices=TOPOLOGIES, default="one", help=f"the machine {usual}")
+    words.add_argument("--cpus", type=even, help="how many (default: what the topology has)")
+    words.add_argument("script", nargs="?", help="a line for the guest's sh; none: you get a shell")
     return words
 
 
 def main(given: argparse.Namespace) -> int:
     kernel = trees.chosen(given)[0]
     image = build.image(kernel, given.which, given.variant)
-    if given.command == "shell":
+    if not given.script:
         machine, accel = find_topology(given.topology, given.cpus), accelerator(image)
         say(f"{image}, topology {machine.name}. To leave: `poweroff`, or Ctrl-A X to stop the machine at once.")
         with tempfile.TemporaryDirectory(prefix="lab-") as folder:

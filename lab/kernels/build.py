@@ -7,7 +7,6 @@ no disk, and a changed series costs only what `make` must compile anew. The farm
 
 import argparse
 import contextlib
-import filecmp
 import functools
 import hashlib
 import json
@@ -18,6 +17,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,23 +27,10 @@ from lab.kernels.trees import Kernel
 from lab.rendering import render
 
 CONFIG = Path(__file__).resolve().parent / "config"
-# The fragments that a variant adds to base.config
-VARIANTS = {"plain": (), "debug": ("debug",), "kasan": ("debug", "kasan"), "kcsan": ("kcsan",)}
-BOOT_WORDS = {"kcsan": "panic_on_warn=0"}  # it reports the kernel's own races as well, and those are no splats here
-# All that reads or writes what the series keeps, or calls it. KCSAN takes samples: of these alone it can take many.
-KCSAN_WATCHES = ("demotion_gate", "node_demotion", "memory-tiers", "migrate", "vmscan", "vmstat", "node")
-MAKE_WORDS = {"kcsan": ("KCSAN_SANITIZE=n", *(f"KCSAN_SANITIZE_{stem}.o=y" for stem in KCSAN_WATCHES))}
-PRODUCT = re.compile(  # what a build leaves in a source tree
-    r"\.(?:o|a|ko|cmd|mod|mod\.c|order|symvers|tmp|dtb|dwo)$|(?:^|/)\.tmp_|^\.git(?:/|$)"
-    r"|^(?:\.config(?:\.old)?|\.version|vmlinux.*|System\.map|modules\.builtin.*|source|debian)(?:/|$)"
-    r"|^(?:include/(?:config|generated)|arch/[^/]+/include/generated|scripts/basic/fixdep)(?:/|$)"
-)
-ENVIRONMENT = {  # a build's own: nothing that differs between two builds of the same source
-    "KBUILD_BUILD_TIMESTAMP": "1970-01-01", "KBUILD_BUILD_USER": "lab", "KBUILD_BUILD_HOST": "lab",
-    "CCACHE_DIR": str(CACHE / "ccache"), "CCACHE_BASEDIR": str(CACHE), "CCACHE_NOHASHDIR": "1", "CCACHE_MAXSIZE": "5G",
-    "CCACHE_IGNOREOPTIONS": "-fmacro-prefix-map=*",  # names the tree, and comes to the same in both
-    "LC_ALL": "C",
-}  # fmt: skip
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text())
+VARIANTS, BOOT_WORDS, MAKE_WORDS = _TABLE["variants"], _TABLE["boot"], _TABLE["make"]
+PRODUCT = re.compile("|".join(_TABLE["products"]))
+ENVIRONMENT = {"CCACHE_DIR": str(CACHE / "ccache"), "CCACHE_BASEDIR": str(CACHE), **_TABLE["environment"]}
 JOBS = f"-j{len(os.sched_getaffinity(0))}"
 CCACHE = "ccache " if shutil.which("ccache") else ""
 # For our own configurations: the compiler names the headers, no preprocessor runs before it. That saves a quarter of a
@@ -86,14 +73,8 @@ def _remove(top: Path, names: Iterable[str]) -> None:
 def sync(source: Path, to: Path) -> None:
     """Make `to` a copy of a source tree. What is the same keeps its time; what is copied is new, or is not compiled."""
     wanted = set(_files(source))
-    for name in wanted:
-        one, other = source / name, to / name
-        same = os.path.lexists(other) and one.lstat().st_mode == other.lstat().st_mode
-        if same:
-            same = one.readlink() == other.readlink() if one.is_symlink() else filecmp.cmp(one, other, shallow=False)
-        if not same:
-            with _replacing(other) as fresh:
-                shutil.copy(one, fresh, follow_symlinks=False)
+    to.mkdir(parents=True, exist_ok=True)
+    run(["rsync", "--links", "--perms", "--checksum", "--files-from=-", f"{source}/", to], stdin="\n".join(wanted))
     _remove(to, set(_files(to)) - wanted)
 
 
@@ -181,8 +162,6 @@ def source(kernel: Kernel, which: str) -> Path:
 
 def fragments(kernel: Kernel, variant: str) -> list[Path]:
     """The configuration fragments of a variant, in order."""
-    if variant not in VARIANTS:
-        raise LabError(f"variant {variant}", expected=" or ".join(VARIANTS), found=variant, do="check the word")
     kept = ("migrate",) if kernel.keeper == "mm/migrate.c" else ()
     return [CONFIG / f"{name}.config" for name in ("base", *kept, *VARIANTS[variant])]
 
@@ -325,9 +304,6 @@ def deb_config(given: str | None) -> Path | None:
 
 def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
     """Debian packages of the series kernel. `local`: only the modules that are loaded now, which is much quicker."""
-    for program, package in (("dpkg-buildpackage", "dpkg-dev"), ("dh", "debhelper"), ("rsync", "rsync"), ("bc", "bc")):
-        if not shutil.which(program):
-            raise LabError("make deb", expected=program, found="none", do=f"apt install {package}")
     start = deb_config(os.environ.get("DEB_CONFIG"))
     tree = source(kernel, "series")
     work = kernel.cache / "deb"  # where ccache finds what other builds compiled; packages land beside the objects
@@ -354,11 +330,9 @@ def deb(kernel: Kernel, *, local: bool = False) -> list[Path]:
 
 
 def parser() -> argparse.ArgumentParser:
-    words = argparse.ArgumentParser("python3 -m lab.kernels.build", description=(__doc__ or "").partition("\n")[0])
-    about = "installable packages of the series kernel; DEB_CONFIG= in the environment names a configuration"
-    command = words.add_subparsers(required=True).add_parser(
-        "deb", help=about, description=about, parents=[trees.options()])
-    command.add_argument("--local", action="store_true", help="only the modules that are loaded now")
+    words = trees.command("lab.kernels.build", "Installable packages of the series kernel.")
+    words.add_argument("--local", action="store_true", help="only the modules that are loaded now")
+    words.epilog = "DEB_CONFIG= in the environment names a configuration to start from."
     return words
 
 

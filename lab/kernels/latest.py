@@ -16,20 +16,12 @@ SUITE = "trixie-backports"
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 FOLDER = CACHE / "latest"
 FRESH = 86400  # s: how long the lists are good for
-OPTIONS = {
-    "Dir::Etc::SourceList": FOLDER / "sources.list",
-    "Dir::Etc::SourceParts": "/dev/null",
-    "Dir::State::Lists": FOLDER / "lists",
-    "Dir::Cache": FOLDER / "cache",
-    "APT::Sandbox::User": "root",  # the folder may be one that apt's own user can't enter
-    "Acquire::Languages": "none",
-    "Acquire::Retries": "3",
-}
 
 
 def _apt(program: str, *words: str, cwd: Path | None = None) -> str:
-    command = [program, *(f"-o{name}={value}" for name, value in OPTIONS.items()), *words]
-    return run(command, cwd=cwd or FOLDER).stdout
+    settings = FOLDER / "apt.conf"
+    settings.write_text(Path(__file__).with_suffix(".conf").read_text().replace("FOLDER", str(FOLDER)))
+    return run([program, f"-c={settings}", *words], cwd=cwd or FOLDER).stdout
 
 
 def newest() -> tuple[str, Path]:

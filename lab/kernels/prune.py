@@ -4,13 +4,11 @@
 import argparse
 import contextlib
 import fcntl
-import re
 import shutil
 import time
 from pathlib import Path
 
-from lab.common import CACHE, LabError, count, launch, run, say
-from lab.kernels import latest, trees
+from lab.common import CACHE, count, launch, run, say
 
 
 def reason(cache: Path, days: int) -> str:
@@ -19,18 +17,11 @@ def reason(cache: Path, days: int) -> str:
     if not locks:
         return ""
     stamp = cache / "stock.from"
+    # Where it came from, and one word or two of the state that this was in.
     text = stamp.read_text() if stamp.exists() else ""
-    if packed := re.match(r"(.+\.tar\.xz) ", text):
-        if not Path(packed[1]).exists():
-            return f"{packed[1]} is gone"
-    elif text:
-        source, name = text.rpartition(" ")[0], ""  # behind it is the state it was in
-        with contextlib.suppress(LabError):
-            name = trees.named(source).name
-        if name != cache.name:
-            return f"{source} is gone or has another kernel"
-    elif cache.name != latest.FOLDER.name:
-        return "no kernel is in it"
+    sources = [Path(text.rsplit(" ", words)[0]) for words in (2, 1)] if text else []
+    if sources and not any(source.exists() for source in sources):
+        return f"{sources[0] if sources[0].name.endswith('.xz') else sources[1]} is gone"
     idle = (time.time() - max(lock.stat().st_mtime for lock in locks)) / 86400
     return f"not used for {idle:.0f} days" if idle > days else ""
 

@@ -106,20 +106,15 @@ def debian(name: str) -> Kernel:
     return Kernel(name, source, cache)
 
 
-def named(path: str | Path) -> Kernel:
-    """A tree of the user's, whatever is in it. Its next point release takes over what is cached."""
-    kernel = Kernel("", Path(path).expanduser().resolve(), CACHE)
-    name = f"{kernel.version.rpartition('.')[0]}-{hashlib.sha256(str(kernel.source).encode()).hexdigest()[:6]}"
-    return replace(kernel, name=name, cache=CACHE / name)
-
-
 def own(path: str | Path) -> Kernel:
-    """The user's own tree: read where it is, and never written. Refused if the series can't be meant for it."""
-    if not Path(path).expanduser().is_dir():
+    """The user's own tree: read where it is, and never written. Its next point release takes over what is cached."""
+    source = Path(path).expanduser().resolve()
+    if not source.is_dir():
         raise LabError(f"KSRC={path}", expected="a folder", found="none", do="check KSRC=")
-    kernel = named(path)
+    kernel = Kernel("", source, CACHE)
     check(kernel)
-    return kernel
+    name = f"{kernel.version.rpartition('.')[0]}-{hashlib.sha256(str(source).encode()).hexdigest()[:6]}"
+    return replace(kernel, name=name, cache=CACHE / name)
 
 
 def check(kernel: Kernel) -> None:

@@ -530,11 +530,6 @@ def test_only_where_the_tree_needs_it_is_the_network_built(kernel: Kernel) -> No
     assert (build.symbols(text).get("NET") == "y") == (kernel.keeper == "mm/migrate.c")
 
 
-def test_a_wrong_variant_is_refused_by_name(kernel: Kernel) -> None:
-    with pytest.raises(LabError, match="kcsan"):
-        build.fragments(kernel, "ksan")
-
-
 def test_a_missing_deb_config_is_said_before_anything_is_done(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="no file"):
         build.deb_config(str(tmp_path / "none"))

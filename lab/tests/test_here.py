@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The live comparison without a machine to touch: its table as a run, and what it refuses. See here.py --prove."""
+"""The live comparison without a machine to touch: its table as a run, what it refuses. A guest tries the rest."""
 
 from __future__ import annotations
 

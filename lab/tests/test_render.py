@@ -358,7 +358,8 @@ REFUSED = {
     "definition twice": ("mm/migrate.c.cocci",
                          "@twice@\nidentifier f;\n@@\n f(void)\n {\n ...\n }\n+int new(void)\n+{\n+}\n",
                          "rule twice", "2 matches"),
-    "left behind": ("mm/migrate.c.cocci", "// gone: \\b(one|two)\\(\n" + RENAME, "but what the series replaces", "two();"),
+    "left behind": ("mm/migrate.c.cocci", "// gone: \\b(one|two)\\(\n" + RENAME,
+                    "but what the series replaces", "two();"),
     "rule without a name": ("mm/migrate.c.cocci", "@@\n@@\n-one();\n", "a rule with a name", "name it"),
     "not a semantic patch": ("mm/migrate.c.cocci", "@broken@\n@@\n-one(\n", "spatch to run it", "rror"),
     "only probes": ("mm/migrate.c.cocci", "@probe@\n@@\n one();\n", "rules with + or - lines", "none"),
@@ -858,7 +859,6 @@ def test_texts_never_stop_a_tree(tmp_path: Path) -> None:
         shutil.rmtree(kernel.source / folder)
     (kernel.source / "MAINTAINERS").unlink()
     rendering = render.render(kernel)
-    assert rendering.files() == {path: data for path, data in whole.files().items() if not path.startswith(render.TEXTS)}
-    left = {*rendering.left}
-    texts = {path for path in whole.files() if path.startswith(render.TEXTS)}
+    texts, left = {path for path in whole.files() if path.startswith(render.TEXTS)}, {*rendering.left}
+    assert rendering.files() == {path: data for path, data in whole.files().items() if path not in texts}
     assert {"MAINTAINERS", *whole.origin} & texts <= left <= texts
