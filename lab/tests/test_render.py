@@ -722,6 +722,7 @@ def renderings(
 @pytest.mark.parametrize("name", STANDINS)
 def test_series_renders_on_stand_in(renderings, name: str) -> None:
     kernel, rendering = renderings[name]
+    assert rendering.left == {}
     changed = {path: data.decode() for one in rendering.commits for path, data in one.files.items()}
     assert "demotion_gate_is_open()" in changed[kernel.keeper]
     assert f"{kernel.selftests}/demotion_gate.c" in changed

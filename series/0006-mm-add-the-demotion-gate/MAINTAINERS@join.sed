@@ -1,4 +1,5 @@
 # where: ^F:\tmm/memory-tiers\.c$
+# unless: ^MEMORY MANAGEMENT - MISC\n(?:.+\n)*F:\tmm/memory-tiers\.c$
 # Beside the file that keeps the targets.
 /^F:	include\/linux\/memory-tiers\.h$/i\
 F:	Documentation/ABI/testing/sysfs-kernel-mm-numa-demotion-gate\
