@@ -59,25 +59,19 @@ def try_tree(kernel: Kernel, results: Results) -> str:
     return "; ".join(dict.fromkeys(short))
 
 
-def mark(lines: list[str], stage: str) -> str:
-    """What a stage's results come to."""
-    states = {line.split()[0] for line in lines if re.match(rf"\w+ +\S+ {stage}\b", line)}
-    return "no" if "FAIL" in states else "yes" if "ok" in states else "-"
-
-
 def main(given: argparse.Namespace) -> int:
-    rows, lines = [("kernel", "tree", *STAGES, "left out", "s"), ("---",) * (len(STAGES) + 4)], [""]
-    results = Results(lambda line: (lines.append(line), say(line))[1])
+    results, rows = Results(), [("kernel", "tree", *STAGES, "left out", "s"), ("---",) * (len(STAGES) + 4)]
     for path in sorted(path for path in given.trees.iterdir() if (path / "Kbuild").exists()):
-        start, version, left = time.monotonic(), "?", ""
-        lines.clear()
-        with results.case(f"{path.name}: one for the series"):
+        start, at, version, left = time.monotonic(), (len(results.failures), len(results.skipped)), "?", ""
+        with results.case(refusal := f"{path.name}: one for the series"):
             # One cache for all: what a tree has in common with the one before is not copied again.
             kernel = replace(trees.own(path), name=path.name.replace(" ", "-"), cache=CACHE / "reach")
             version = kernel.version
             shutil.rmtree(kernel.cache / "lint/objects", ignore_errors=True)
             left = try_tree(kernel, results)
-        marks = (mark(lines, stage) for stage in STAGES)
+        failed, skipped = str(results.failures[at[0] :]), str(results.skipped[at[1] :])
+        none = [stage for stage in STAGES if stage in skipped or refusal in failed]
+        marks = ["-" if stage in none else "no" if stage in failed else "yes" for stage in STAGES]
         rows.append((version, path.name, *marks, left or "-", f"{time.monotonic() - start:.0f}"))
     for row in rows:
         say(f"| {' | '.join(row)} |")

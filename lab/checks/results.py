@@ -19,7 +19,7 @@ class Results:
         self.passed = 0
         self.failures: list[str] = []
         self.reasons: list[str] = []  # of each failure
-        self.skipped = 0
+        self.skipped: list[str] = []
 
     def note(self, name: str, ok: bool, why: str = "", seconds: float = 0) -> None:
         """One result; `why` is shown for a failure."""
@@ -33,7 +33,7 @@ class Results:
             self.show(f"FAIL  {name}{took}\n{indent(why.rstrip(), ' ' * 6)}")
 
     def skip(self, name: str, why: str) -> None:
-        self.skipped += 1
+        self.skipped.append(name)
         self.show(f"skip  {name}: {why}")
 
     @contextlib.contextmanager
@@ -54,7 +54,7 @@ class Results:
         for name in self.failures:
             self.show(f"failed: {name}")
         if self.skipped:
-            self.show(f"declared skips: {self.skipped}")
+            self.show(f"declared skips: {len(self.skipped)}")
         self.show(f"{self.passed} passed, {len(self.failures)} failed")
         return 0 if self.passed and not self.failures else 1
 

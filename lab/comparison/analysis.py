@@ -179,10 +179,8 @@ def answer(run: Analysis) -> list[str]:
     outcomes = [outcome for _, outcome, _ in run.claims]
     passed, failed = outcomes.count(Outcome.PASS), outcomes.count(Outcome.FAIL)
     broken = [f"{each.topology}: {each.scenario}, {each.arm}" for each in run.counted if each.outcome == Outcome.FAIL]
-    zeros = [
-        f"{title_of(key)}, {arm}: {none} of {len(medians)}" for key in run.keys for arm in run.arms(key)
-        if (none := list((medians := run.medians[key, arm]).values()).count(0))
-    ]
+    zeros = [f"{title_of(key)}, {arm}: {none} of {len(medians)}" for key in run.keys for arm in run.arms(key)
+             if (none := list((medians := run.medians[key, arm]).values()).count(0))]
     boots, planned = len(run.boots), len(run.plan["boots"])
     return [sentence for sentence in (
         f"Not finished: {boots} of {planned} boots." * (boots < planned),

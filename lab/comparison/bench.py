@@ -238,25 +238,20 @@ def make_plan(design: Design, seed: int, images: dict[str, Path], *, name: str, 
 
     cpu_model = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.M)
     return {
-        "design": asdict(design),
-        "seed": seed,
+        "design": asdict(design), "seed": seed, "digests": digests(images),
         "kernel": {"name": name, "version": version, "keeper": keeper},
-        "digests": digests(images),
         "boots": [asdict(boot) for boot in plan_boots(design, seed)],
         "environment": {
             "kernel": f"{name} ({version})",
             "repository": first("git describe --always --dirty"),
             "host CPU": f"{cpu_model[1] if cpu_model else platform.machine()}, {os.cpu_count()} online",
             "host kernel": platform.release(),
-            "QEMU": first("qemu-system-x86_64 --version"),
-            "compiler": first("gcc --version"),
-            "stress-ng": first("stress-ng --version"),
-            "Python": platform.python_version(),
+            "QEMU": first("qemu-system-x86_64 --version"), "compiler": first("gcc --version"),
+            "stress-ng": first("stress-ng --version"), "Python": platform.python_version(),
             **{library: metadata.version(library) for library in ("scipy", "numpy", "matplotlib")},
         },
-        "commands": {},
-        "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-    }
+        "commands": {}, "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+    }  # fmt: skip
 
 
 def same_run(plan: dict, design: Design, seed: int, images: dict[str, Path]) -> bool:

@@ -70,19 +70,15 @@ def make_plan(options: argparse.Namespace, arms: tuple[str, ...], scenarios: tup
     design = Design(TOPOLOGY, (part,), cpu_cycles=options.cycles, memory_cycles=options.cycles)
     plan = bench.make_plan(design, options.seed, {}, name=TOPOLOGY, version=platform.release(), keeper="")
     nodes = Path("/sys/devices/system/node/has_memory")
-    plan["environment"] |= {
-        "kernel": f"{platform.release()}, the one that runs",
-        "nodes with memory": nodes.read_text().strip() if nodes.exists() else "unknown",
-    }
+    plan["environment"] |= {"kernel": f"{platform.release()}, the one that runs",
+                            "nodes with memory": nodes.read_text().strip() if nodes.exists() else "unknown"}
     return {**plan, "repeat": ["-m", "lab.comparison.here", *choices(options)]}
 
 
 def _killed(machine: Guest, before: str) -> None:
     """A kill -9 leaves a CPU off, the next run says what to do, and that puts it back."""
-    kill = (
-        f"{YES} --rounds 500 --scenarios cpu >/dev/null 2>&1 & sleep 2.{{}}; kill -9 $!; killall -9 toggle;"
-        " cat /sys/devices/system/cpu/online"
-    )
+    kill = (f"{YES} --rounds 500 --scenarios cpu >/dev/null 2>&1 & sleep 2.{{}}; kill -9 $!; killall -9 toggle;"
+            " cat /sys/devices/system/cpu/online")
     for attempt in range(20):  # until one is killed while its CPU is off
         left = machine.sh(kill.format(attempt), check=False).text.split()[-1]
         again = machine.sh(YES, check=False, timeout=120).text

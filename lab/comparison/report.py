@@ -22,10 +22,8 @@ from lab.comparison.stats import Outcome
 from lab.kernels import trees
 
 EMPTY = "–"
-TEMPLATES = jinja2.Environment(
-    loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=jinja2.select_autoescape(("html.j2",)),
-    trim_blocks=True, lstrip_blocks=True,
-)
+TEMPLATES = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), trim_blocks=True,
+                               lstrip_blocks=True, autoescape=jinja2.select_autoescape(("html.j2",)))
 TEMPLATES.filters["base64"] = lambda data: base64.b64encode(data).decode()
 STYLES: dict[str, str] = {Outcome.PASS: "green", Outcome.FAIL: "bold red"}
 
