@@ -88,7 +88,8 @@ def count(word: str) -> int:
 
 def launch(main: Callable[[argparse.Namespace], int | None], parser: argparse.ArgumentParser) -> NoReturn:
     """Run a command to its exit status. What the user or the machine can do to it is a message, not a traceback."""
-    for name in [name for name in os.environ if re.match("GIT_(?!AUTHOR|COMMITTER)", name)]:
+    local = r"GIT_(\w*(DIR|TREE|FILE|PREFIX|OBJECT\w*)|CONFIG(_COUNT|_PARAMETERS|_KEY_\d+|_VALUE_\d+)?)"
+    for name in [name for name in os.environ if re.fullmatch(local, name)]:
         del os.environ[name]  # from a hook or an alias: of a repository that is none of those that are asked here
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends it as Ctrl-C does, which the background ignores
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:

@@ -277,7 +277,7 @@ def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results
     with results.case(f"{kernel.name} htmldocs of the page"):
         page = next(path for path in new if path.endswith(".rst"))
         folder = Path(page).parent.relative_to("Documentation")
-        with tempfile.TemporaryDirectory() as made:
+        with tempfile.TemporaryDirectory(dir=kernel.cache) as made:  # no space in its path
             done = call(["make", f"SPHINXDIRS={folder}", f"BUILDDIR={made}", "htmldocs"], cwd=tree, check=False)
             assert [*Path(made).rglob(f"{Path(page).stem}.html")], f"no page was made:\n{done.stdout[-2000:]}"
         no_lines("messages that name it", (line for line in done.stdout.splitlines() if page in line))

@@ -673,6 +673,7 @@ def test_command(two: Path, kernel: Kernel, capsys: pytest.CaptureFixture[str]) 
 # edits name, written for this test: a rule that no longer matches shows without a kernel at hand.
 STANDINS = {
     "5.15": ("common", "5.15"),
+    "5.17": ("common", "5.15"),
     "6.0": ("common", "5.15", "6.0"),
     "6.1": ("common", "tiers", "6.1"),
     "6.4": ("common", "tiers", "mm-selftests", "6.12", "6.4"),
@@ -680,20 +681,53 @@ STANDINS = {
     "6.18": ("common", "tiers", "mm-selftests", "7.x", "6.18"),
     "7.x": ("common", "tiers", "mm-selftests", "7.x"),
 }
-BEFORE_7 = {  # what 6.18 has in place of it
-    "next_demotion_node(int node, const nodemask_t *allowed_mask)": "next_demotion_node(int node)",
-    "kswapd_clear_hopeless(pgdat, KSWAPD_CLEAR_HOPELESS_OTHER)": "atomic_set(&pgdat->kswapd_failures, 0)",
+INSTEAD: dict[str, tuple[str, dict[str, str]]] = {  # what a stand-in has in place of a text of its parts
+    "5.17": ("mm/migrate.c", {
+        "static int node_demotion[MAX_NUMNODES] __read_mostly;\n": """\
+struct demotion_nodes {
+	unsigned short nr;
+	short nodes[4];
+};
+
+static struct demotion_nodes *node_demotion __read_mostly;
+""",
+        "	int target;\n\n	/* Readers": """\
+	struct demotion_nodes *nd;
+	int target;
+
+	if (!node_demotion)
+		return NUMA_NO_NODE;
+
+	nd = &node_demotion[node];
+	/* Readers""",
+        "READ_ONCE(node_demotion[node])": "READ_ONCE(nd->nodes[0])",
+        "node_demotion[node] = NUMA_NO_NODE;": "node_demotion[node].nr = 0;",
+        "node_demotion[node] = node + 1;": "node_demotion[node].nodes[0] = node + 1;",
+        "	int ret;\n\n	ret = cpuhp": """\
+	int ret;
+
+	node_demotion = kmalloc_array(nr_node_ids,
+				      sizeof(struct demotion_nodes),
+				      GFP_KERNEL);
+
+	ret = cpuhp""",
+    }),
+    "6.18": ("mm/memory-tiers.c", {
+        "next_demotion_node(int node, const nodemask_t *allowed_mask)": "next_demotion_node(int node)",
+        "kswapd_clear_hopeless(pgdat, KSWAPD_CLEAR_HOPELESS_OTHER)": "atomic_set(&pgdat->kswapd_failures, 0)",
+    }),
 }
 
 
 def stand_in(name: str, place: Path) -> Kernel:
     for part in STANDINS[name]:
         shutil.copytree(Path(__file__).parent / "standin" / part, place / name, dirs_exist_ok=True)
-    if name == "6.18":
-        file = place / name / "mm/memory-tiers.c"
-        for new, old in BEFORE_7.items():
-            assert file.read_text().count(new) == 1
-            file.write_text(file.read_text().replace(new, old))
+    path, changes = INSTEAD.get(name, ("Makefile", {}))
+    text = (place / name / path).read_text()
+    for old, new in changes.items():
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (place / name / path).write_text(text)
     return Kernel(name, place / name, place / f"{name}-cache")
 
 
