@@ -829,6 +829,7 @@ def test_fix_without_a_place_is_left_out_whole(tmp_path: Path) -> None:
     assert not {first, second} & {*subjects(rendering)}
     files = {path: data.decode() for path, data in rendering.files().items()}
     assert not [path for path, text in files.items() if "memtier_refresh_toptier" in text]
+    assert "static bool clear_node_memory_tier" in files[TIERS]  # nothing of the fix is in another commit
     assert "establish_demotion_targets();" in body(files[TIERS], "memory_tier_late_init")
     assert "establish_demotion_targets();" not in body(files[TIERS], "memtier_hotplug_callback")
     assert body(files[TIERS], "memtier_hotplug_callback").count("demotion_gate_node_event();") == 2
