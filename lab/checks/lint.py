@@ -103,13 +103,10 @@ def compiler(name: str = "gcc") -> str:
 def patches(kernel: Kernel, results: Results) -> None:
     # The tree has no history in which to look for the commits that a message names.
     options = ["--strict", "--terse", "--show-types", "--no-summary", "--ignore", "UNKNOWN_COMMIT_ID"]
-    if not (kernel.source / "README").exists():  # then it does not take the folder for a tree
-        options.append("--no-tree")
+    options += [] if (kernel.source / "README").exists() else ["--no-tree"]  # or it does not take the folder for one
     path = {"PATH": f"/usr/bin:{os.environ['PATH']}"}  # the system's Python has what its spdxcheck.py needs
     with tempfile.TemporaryDirectory(prefix="lint-") as tmp:
-        for patch in render.series(kernel, Path(tmp), who=render.NOBODY):
-            if patch.name.startswith("0000-"):
-                continue
+        for patch in render.series(kernel, Path(tmp), who=render.NOBODY)[1:]:  # without the cover
             with results.case(f"{kernel.name} checkpatch {patch.stem}"):
                 if not (kernel.source / "scripts/checkpatch.pl").exists():
                     raise SkipTest("this tree has none")
@@ -248,7 +245,9 @@ def semantic(kernel: Kernel, tree: Path, results: Results) -> None:
 
 def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results) -> None:
     """kernel-doc, the ABI files and MAINTAINERS, by the tree's own scripts."""
-    new = list(rendering.origin)
+    new, wanted = list(rendering.origin), ("Documentation", "MAINTAINERS", "scripts/kernel-doc")
+    if lacking := [name for name in wanted if not (tree / name).exists()]:
+        return results.skip(f"{kernel.name} documents", f"this tree has no {', '.join(lacking)}")
     with results.case(f"{kernel.name} kernel-doc"):
         script = tree / "scripts/kernel-doc"
         strict = ["-Wall"] if "Wall" in script.resolve().read_text() else []
