@@ -245,8 +245,8 @@ def semantic(kernel: Kernel, tree: Path, results: Results) -> None:
 
 def documents(kernel: Kernel, tree: Path, rendering: Rendering, results: Results) -> None:
     """kernel-doc, the ABI files and MAINTAINERS, by the tree's own scripts."""
-    new, wanted = list(rendering.origin), ("Documentation", "MAINTAINERS", "scripts/kernel-doc")
-    if lacking := [name for name in wanted if not (tree / name).exists()]:
+    new, needed = list(rendering.origin), ("Documentation", "MAINTAINERS", "scripts/kernel-doc")
+    if lacking := [name for name in needed if not (tree / name).exists()]:
         return results.skip(f"{kernel.name} documents", f"this tree has no {', '.join(lacking)}")
     with results.case(f"{kernel.name} kernel-doc"):
         script = tree / "scripts/kernel-doc"
