@@ -28,7 +28,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("6.12", "own tier", "refused"):
         (tmp_path / name / "Kbuild").touch()
     (tmp_path / "no tree").mkdir()
-    monkeypatch.setattr(trees, "CACHE", tmp_path / "cache")
+    for module in (trees, reach):
+        monkeypatch.setattr(module, "CACHE", tmp_path / "cache")
     monkeypatch.setattr(lint, "scratch", lambda kernel: contextlib.nullcontext(SimpleNamespace(kernel=kernel)))
     return tmp_path
 
