@@ -195,8 +195,8 @@ def run_on_copy(command: list[str], edit: Edit, old: str) -> tuple[subprocess.Co
         script, file = Path(tmp) / Path(edit.where).name, Path(tmp) / Path(edit.target).name
         script.write_text(edit.text)
         file.write_bytes(old.encode(errors="surrogateescape"))
-        # spatch wants a home, and no space in a path.
-        environment = {"HOME": ".", **os.environ, "TMPDIR": ".", "LC_ALL": "C"}
+        # spatch wants a home, and no space in the file's path.
+        environment = {"HOME": ".", **os.environ, "LC_ALL": "C"}
         done = subprocess.run([*command, script.name, file.name], cwd=tmp, env=environment, capture_output=True,
                               text=True, errors="replace", timeout=SPATCH_SECONDS)
         return done, file.read_bytes().decode(errors="surrogateescape")

@@ -112,6 +112,8 @@ def test_odd_surroundings(tmp_path: Path) -> None:
     for part in ("common", "5.15"):
         shutil.copytree(ROOT / "lab/tests/standin" / part, source, dirs_exist_ok=True)
     temporary.mkdir()
+    for words in ("init -q", "add -A", "-c user.name=x -c user.email=x@x commit -qm kernel"):
+        subprocess.run(["git", *words.split()], cwd=source, check=True)
     environment = {name: value for name, value in os.environ.items() if name != "HOME"}
     environment |= {"TMPDIR": str(temporary), "DEMOTION_GATE_CACHE": "", "GIT_DIR": "/none", "GIT_INDEX_FILE": "/none",
                     "GIT_AUTHOR_NAME": "Ann", "GIT_AUTHOR_EMAIL": "ann@example.org", "LAB_PYTHON": sys.executable}
