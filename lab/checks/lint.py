@@ -102,16 +102,15 @@ def compiler(name: str = "gcc") -> str:
 
 def patches(kernel: Kernel, results: Results) -> None:
     # The tree has no history in which to look for the commits that a message names.
-    options = ["--strict", "--terse", "--show-types", "--no-summary", "--ignore", "UNKNOWN_COMMIT_ID"]
-    options += [] if (kernel.source / "README").exists() else ["--no-tree"]  # or it does not take the folder for one
+    command = "perl scripts/checkpatch.pl --strict --terse --show-types --no-summary --ignore UNKNOWN_COMMIT_ID".split()
+    command += [] if (kernel.source / "README").exists() else ["--no-tree"]  # or it does not take the folder for one
     path = {"PATH": f"/usr/bin:{os.environ['PATH']}"}  # the system's Python has what its spdxcheck.py needs
     with tempfile.TemporaryDirectory(prefix="lint-") as tmp:
         for patch in render.series(kernel, Path(tmp), who=render.NOBODY)[1:]:  # without the cover
             with results.case(f"{kernel.name} checkpatch {patch.stem}"):
                 if not (kernel.source / "scripts/checkpatch.pl").exists():
                     raise SkipTest("this tree has none")
-                command = ["perl", "scripts/checkpatch.pl", *options, str(patch)]
-                done = call(command, cwd=kernel.source, env=path, check=False)
+                done = call([*command, str(patch)], cwd=kernel.source, env=path, check=False)
                 no_lines("messages of checkpatch", done.stdout.replace(f"{tmp}/", "").splitlines())
 
 

@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from unittest import SkipTest
@@ -23,18 +23,19 @@ STAGES = ("renders", "git am", "checkpatch", "compiles", "without KUnit")
 
 def compile_touched(here: lint.Scratch, files: Mapping[str, bytes], off: str) -> None:
     """What the series touches, for x86-64. If that fails, and without the series too, it says nothing of the series."""
-    here.lay(files)
-    here.configure("objects", lint.base_config(here.kernel) + off)
     texts = {path: data for path, data in files.items() if lint.in_kernel(path)}
     objects = [name for name in lint.objects_of(texts, texts) if not (off and "kunit" in name)]
+
+    def warnings(laid: Mapping[str, bytes], names: list[str]) -> Iterable[str]:
+        here.lay(laid)
+        here.configure("objects", lint.base_config(here.kernel) + off)
+        return (line for line in here.compile("objects", names, lint.compiler()) if line.partition(":")[0] in files)
+
     try:
-        found = here.compile("objects", objects, lint.compiler()).elements()
-        lint.no_lines("warnings", (line for line in found if line.partition(":")[0] in files))  # not of host programs
+        lint.no_lines("warnings", warnings(files, objects))
     except AssertionError:
-        old = [name for name in objects if (here.stock / name).with_suffix(".c").exists()]
-        here.lay({})
         try:
-            here.compile("objects", old, lint.compiler())
+            warnings({}, [name for name in objects if (here.stock / name).with_suffix(".c").exists()])
         except AssertionError:
             raise SkipTest("the tree does not without the series either") from None
         raise
