@@ -46,7 +46,7 @@ bench: ## the comparison alone; HERE=1 on this machine, which runs the series
 	$(if $(HERE),$(RUN:bench=here) lab.comparison.here,$(RUN) lab.comparison.bench) $(TREE) $(ARGS)
 
 reach: ## for each kernel tree in the folder TREES=: does the series render, apply and compile?
-	$(RUN) lab.checks.reach --trees $(call quoted,$(TREES)) $(ARGS)
+	$(RUN) lab.checks.reach --trees $(call quoted,$(or $(TREES),$(error TREES=folder: expected a folder with kernel trees in it))) $(ARGS)
 
 lint: ## the static checks alone
 	$(RUN) lab.checks.lint $(TREE) $(ARGS)

@@ -45,24 +45,20 @@ def tail(log: Path, lines: int = 30) -> str:
 
 
 def run(command: Sequence[str | Path], *, cwd: Path | None = None, env: Mapping[str, str] | None = None,
-        log: Path | None = None, stdin: str | None = None, check: bool = True,
+        stdin: str | None = None, check: bool = True, quiet: bool = False,
         timeout: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program; output is captured, or appended to `log`. A failure becomes a LabError with the tail.
+    """Run a program; output is captured. A failure becomes a LabError with its end.
 
-    `env` is added to the environment. stdout and stderr come back joined.
+    `env` is added to the environment. stderr comes joined to stdout; `quiet`: for itself.
     """
     words = [str(word) for word in command]
-    if log:
-        log.parent.mkdir(parents=True, exist_ok=True)
-    with (log or Path(os.devnull)).open("a") as out:
-        print("$", shlex.join(words), file=out, flush=True)
-        done = subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, input=stdin, timeout=timeout,
-                              text=True, errors="replace", stdout=out if log else subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
+    done = subprocess.run(words, cwd=cwd, env={**os.environ, **(env or {})}, input=stdin, text=True, errors="replace",
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE if quiet else subprocess.STDOUT,
+                          timeout=timeout)
     if check and done.returncode:
-        shown = tail(log) if log else "\n".join(done.stdout.splitlines()[-30:])
+        shown = "\n".join([*done.stdout.splitlines(), *(done.stderr or "").splitlines()][-30:])
         raise LabError(shlex.join(words), expected="exit status 0", found=f"exit status {done.returncode}\n{shown}",
-                       do=f"read {log}" if log else "run the command by hand")
+                       do="run the command by hand")
     return done
 
 

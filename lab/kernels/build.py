@@ -74,8 +74,9 @@ def sync(source: Path, to: Path) -> None:
     """Make `to` a copy of a source tree. What is the same keeps its time; what is copied is new, or is not compiled."""
     wanted = set(_files(source))
     to.mkdir(parents=True, exist_ok=True)
-    run(["rsync", "--links", "--perms", "--checksum", "--files-from=-", f"{source}/", to], stdin="\n".join(wanted))
     _remove(to, set(_files(to)) - wanted)
+    options = ["--links", "--perms", "--chmod=Du+w", "--checksum", "--force", "--from0", "--files-from=-"]
+    run(["rsync", *options, f"{source}/", to], stdin="\0".join(f"./{name}" for name in wanted))
 
 
 def _stock(kernel: Kernel) -> str:
@@ -130,7 +131,10 @@ def farm(stock: Path, stock_state: str, series: Path, rendered: Mapping[str, byt
 
 
 # Rendering takes seconds: once a run is enough.
-_all_of = functools.cache(lambda kernel: render.render(kernel).files())
+@functools.cache
+def _all_of(kernel: Kernel) -> dict[str, bytes]:
+    render.tell(rendering := render.render(kernel))
+    return rendering.files()
 
 
 def _source(kernel: Kernel, which: str) -> tuple[Path, str, Mapping[str, bytes]]:

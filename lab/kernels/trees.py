@@ -44,7 +44,7 @@ class Kernel:
         """Ask the user's repository: its index is not even refreshed, and files have the line ends that git keeps."""
         environment = {"GIT_OPTIONAL_LOCKS": "0", **({"GIT_INDEX_FILE": str(index)} if index else {})}
         settings = ("-c", "safe.directory=*", "-c", "core.autocrlf=false")
-        return run(["git", *settings, "-C", self.source, *words], env=environment).stdout
+        return run(["git", *settings, "-C", self.source, *words], env=environment, quiet=True).stdout
 
     @cached_property
     def version(self) -> str:
@@ -62,7 +62,7 @@ class Kernel:
         """The file that keeps node_demotion[]."""
         for path in KEEPERS:
             file = self.source / path
-            if file.exists() and re.search(r"^\w.*\bnode_demotion\b", file.read_text(), re.M):
+            if file.exists() and re.search(r"^\w.*\bnode_demotion\b", file.read_text(errors="replace"), re.M):
                 return path
         raise LabError(str(self.source), expected=f"node_demotion[] in {' or '.join(KEEPERS)}",
                        found=f"none of them keeps it (Makefile says {self.version})",

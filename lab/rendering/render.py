@@ -30,6 +30,10 @@ NOBODY = ("Ann Author", "ann@example.org")  # signs patches that are only looked
 TEXTS = ("Documentation/", "tools/", "MAINTAINERS")  # does not run, so it never stops a tree
 
 
+class NoPlaceError(LabError):
+    """An edit does not fit a tree."""
+
+
 @dataclass
 class Commit:
     """One commit of the series as it is for one tree; `files` are the new contents of what it changes or adds."""
@@ -68,11 +72,15 @@ class Tree:
             data = (self.kernel.source / path).read_bytes()
         return None if data is None else data.decode(errors="surrogateescape")
 
+    def source(self, path: str) -> str:
+        """A file as the user has it."""
+        file = self.kernel.source / path
+        return file.read_text(errors="surrogateescape") if file.is_file() else ""
+
     def place(self, path: str, line: str, new: str) -> str:
         """Where a line that is left in an edited file stands in the user's tree."""
         where, name = self.kernel.source / path, ""
-        source = where.read_text(errors="surrogateescape").splitlines() if where.exists() else []
-        for number, theirs in enumerate(source, 1):
+        for number, theirs in enumerate(self.source(path).splitlines(), 1):
             header = re.match(r"\w.*\b(\w+)\([^;]*$", theirs)
             name = header[1] if header else name
             if theirs == line and re.search(rf"^\w.*\b{name}\([^;]*?$(?s:.(?!^\}}))*?^{re.escape(line)}$", new, re.M):
@@ -103,11 +111,11 @@ class Edit:
 
     @functools.cached_property
     def directives(self) -> list[tuple[str, str, re.Pattern[str], str]]:
-        """Of each: where, unless or gone; the file that it is about; what is searched there; what to do about it."""
+        """Of each: where, unless, gone or has; the file it is about; what is searched there; what to do about it."""
         mark = "//" if self.kind == "cocci" else "#"
         head = itertools.takewhile(lambda line: not line.strip() or line.startswith(mark), self.text.splitlines())
         file = r"(?:([\w.+/-]*/[\w.+/-]*|MAINTAINERS|Makefile|Kconfig): )?"
-        found = re.findall(rf"^{mark} (where|unless|gone): {file}(.*?)(?: -- (.*))?$", "\n".join(head), re.M)
+        found = re.findall(rf"^{mark} (where|unless|gone|has): {file}(.*?)(?: -- (.*))?$", "\n".join(head), re.M)
         try:
             return [(word, path or self.target, re.compile(regex, re.M), do) for word, path, regex, do in found]
         except re.error as error:
@@ -116,19 +124,19 @@ class Edit:
 
     def fits(self) -> bool:
         """Whether the edit is for this tree, as far as it is edited."""
-        asked = [(word, self.tree.text(path), regex) for word, path, regex, _ in self.directives if word != "gone"]
-        return all((word == "where") == (text is not None and bool(regex.search(text))) for word, text, regex in asked)
+        asked = [(word, bool(regex.search(self.tree.text(path) or ""))) for word, path, regex, _ in self.directives]
+        return ("where", False) not in asked and ("unless", True) not in asked
 
-    def error(self, *, expected: str, found: str, do: str, rule: str = "") -> LabError:
+    def error(self, *, expected: str, found: str, do: str, rule: str = "") -> NoPlaceError:
         """What does not fit, in the words of who has the tree: where in it, not only where in series/."""
-        where, text = f"{self.tree.kernel.source}/{self.target}", self.tree.text(self.target) or ""
+        where, text = f"{self.tree.kernel.source}/{self.target}", self.tree.source(self.target)
         body = re.search(rf"^@{rule}\b[^@]*@.*?@@(.*?)(?=^@|\Z)", self.text, re.M | re.S) if rule else None
         name = re.search(r"(\w+)\(.*\)\s*\{", body[1]) if body else None
         if name and (there := re.search(rf"^\w.*\b{name[1]}\(", text, re.M)):
             where += f":{text.count(chr(10), 0, there.start()) + 1}, {name[1]}()"
         script = f"{self.where}, rule {rule}" if rule else self.where
-        return LabError(where, expected=expected, found=found, do=f"{do}, in {script}; or make the series for the "
-                        "kernel that this tree was made from, and merge the two")  # fmt: skip
+        return NoPlaceError(where, expected=expected, found=found, do=f"{do}, in {script}; or make the series for the "
+                            "kernel that this tree was made from, and merge the two")  # fmt: skip
 
 
 def include(text: str, where: str) -> str:
@@ -182,11 +190,13 @@ def apply(edit: Edit) -> None:
         raise edit.error(expected="a place for the edit", found="none", do="correct it, or say `where:` or `unless:`")
     edit.tree.write(edit.target, new, written)
     theirs = Counter(new.splitlines()) - edit.tree.ours[edit.target]
-    for word, _, regex, do in edit.directives:
+    for word, path, regex, do in edit.directives:
+        if word == "has" and not regex.search(edit.tree.text(path) or ""):
+            raise edit.error(expected=f"{regex.pattern} in {path}, by now", found="none", do=do or "extend the series")
         if word == "gone" and (left := [line for line in theirs if regex.search(line)]):
-            raise LabError(edit.tree.place(edit.target, left[0], new), found=left[0].strip(),
-                           expected=f"nothing that matches {regex.pattern} but what the series replaces",
-                           do=do or f"extend {edit.where}: say what becomes of this line")  # fmt: skip
+            raise NoPlaceError(edit.tree.place(edit.target, left[0], new), found=left[0].strip(),
+                               expected=f"nothing that matches {regex.pattern} but what the series replaces",
+                               do=do or f"extend {edit.where}: say what becomes of this line")  # fmt: skip
 
 
 def run_on_copy(command: list[str], edit: Edit, old: str) -> tuple[subprocess.CompletedProcess[str], str]:
@@ -266,11 +276,11 @@ def run_spatch(edit: Edit, old: str) -> tuple[str, Counter[str]]:
     except FileNotFoundError:
         raise LabError("spatch", expected="Coccinelle", found="no such program", do="run `make setup`") from None
     except subprocess.TimeoutExpired:
-        raise edit.error(expected=f"spatch to end within {SPATCH_SECONDS} s", found="it did not",
-                         do="split the rule: long functions take long") from None
+        raise LabError(edit.where, expected=f"spatch to end within {SPATCH_SECONDS} s", found="it did not",
+                       do="try again when the machine has less to do, or split the rule") from None
     if done.returncode:
-        raise edit.error(expected="spatch to run it", do="correct the rule",
-                         found=f"exit status {done.returncode}\n{done.stderr.strip()}")
+        raise LabError(edit.where, expected="spatch to run it", do="correct the rule",
+                       found=f"exit status {done.returncode}\n{done.stderr.strip()}")
     for name in dict.fromkeys(chunk.rule for chunk in chunks):
         told = rf"^-{{9,}}\n{re.escape(name)} = \n-{{9,}}\n(.*?)(?=^-{{9,}}\n|\Z)"
         for trace in re.findall(told, done.stdout, re.M | re.S):
@@ -439,11 +449,11 @@ def render(kernel: Kernel) -> Rendering:
             for edit in filter(Edit.fits, edits):
                 try:
                     apply(edit)
-                except LabError as error:
+                except NoPlaceError as error:
                     if not edit.target.startswith(TEXTS):
                         raise
                     rendering.left[edit.target] = str(error)
-        except LabError as error:
+        except NoPlaceError as error:
             if not is_fix:
                 raise
             tree.changed, tree.ours = before, ours
@@ -455,6 +465,16 @@ def render(kernel: Kernel) -> Rendering:
         elif is_fix:
             rendering.unneeded.append(subject)
     return rendering
+
+
+def tell(rendering: Rendering) -> None:
+    """Say what of the series a tree lacks, and why."""
+    texts = [what for what in rendering.left if what.startswith(TEXTS)]
+    for what, why in rendering.left.items():
+        if what not in texts:
+            say(f"left out: {what}\n{why}")
+    if texts:
+        say(f"left out, as this tree has no place for it: {', '.join(texts)}")
 
 
 def add(files: list[tuple[str, Path]], tree: Tree, rendering: Rendering) -> None:
@@ -488,13 +508,12 @@ def source_stamp(kernel: Kernel) -> str:
 def identity(kernel: Kernel) -> tuple[str, str]:
     """Who signs the patches off: whom git has for the kernel's repository, or for this one."""
     place = kernel.source if kernel.is_git else ROOT
-    command = ["git", "-c", "safe.directory=*", "-c", "user.useConfigOnly=true", "var", "GIT_AUTHOR_IDENT"]
-    found = run(command, cwd=place, check=False).stdout
-    if not (who := re.match(r"(.+) <(.+)> \d+ ", found)):
-        raise LabError(f"git in {place}", expected="your name and address, for the sign-off of the patches",
-                       found=found.strip().splitlines()[-1], do="git config --global user.name 'Your Name'; "
-                       "git config --global user.email you@example.org")  # fmt: skip
-    return who[1], who[2]
+    command = ["git", "-c", "safe.directory=*", "-c", "user.useConfigOnly=true", "var"]
+    for which in ("GIT_COMMITTER_IDENT", "GIT_AUTHOR_IDENT"):  # a hook has the commit's author in the second
+        if who := re.match(r"(.+) <(.+)> \d+ ", run([*command, which], cwd=place, check=False, quiet=True).stdout):
+            return who[1], who[2]
+    raise LabError(f"git in {place}", expected="your name and address, for the sign-off", found="none",
+                   do="git config --global user.name 'Your Name'; git config --global user.email you@example.org")
 
 
 def date_of_patches() -> str:
@@ -573,7 +592,8 @@ def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None 
         cover = ROOT / "series" / "cover"
         letter = ["--cover-letter", "--cover-from-description=subject"] if cover.exists() else []
         if letter:
-            git("config", "branch.series.description", fitting(cover.read_text(), cover, Tree(kernel)))
+            done = Tree(kernel, rendering.files())
+            git("config", "branch.series.description", fitting(cover.read_text(), cover, done))
         git("format-patch", "-q", "--zero-commit", "--no-signature", "--abbrev=12", "--numbered", "--no-renames",
             *letter, "-o", new, "base..series")
         if letter and kernel.is_git:
@@ -581,9 +601,9 @@ def series(kernel: Kernel, out: Path | None = None, rendering: Rendering | None 
                 file.write(f"\nbase-commit: {kernel.git('rev-parse', 'HEAD').strip()}\n")
         for old in out.glob("[0-9][0-9][0-9][0-9]-*.patch"):
             old.unlink()
-        done = [patch.rename(out / patch.name) for patch in sorted(Path(new).iterdir())]
-    recipients(kernel, done)
-    return done
+        patches = [patch.rename(out / patch.name) for patch in sorted(Path(new).iterdir())]
+    recipients(kernel, patches)
+    return patches
 
 
 def recipients(kernel: Kernel, patches: list[Path]) -> None:
@@ -596,17 +616,20 @@ def recipients(kernel: Kernel, patches: list[Path]) -> None:
         (patches[0].parent / "send-email.config").write_text("[sendemail]\n" + "".join(sorted(lines, reverse=True)))
 
 
-def tree(kernel: Kernel) -> Path:
+def tree(kernel: Kernel, rendering: Rendering | None = None) -> Path:
     """A git repository of the whole kernel with the series on top of its pristine source, in kernel.build."""
-    rendering = render(kernel)
+    rendering = rendering or render(kernel)
     series(kernel, rendering=rendering)
     place, stamp = kernel.build / "tree", source_stamp(kernel)
     git = Git(place, identity(kernel))
-    if place.exists() and (git("rev-parse", "HEAD") != git("rev-parse", "rendered") or git("status", "--porcelain")):
+    same = bool(stamp) and place.exists() and git("config", "lab.source").strip() == stamp
+    if place.exists() and (git("rev-parse", "HEAD") != git("rev-parse", "rendered")
+                           or git("status", "--porcelain", *([] if same else ["--ignored"]))
+                           or len(git("for-each-ref").splitlines()) != 3):  # the branch, and the tags of its two ends
         # The tree is ours to make anew, what the user did in it is not ours to delete.
         raise LabError(str(place), expected="the series as it was last applied, and nothing else",
-                       found="commits or changes of your own", do="move the folder away, then try again")
-    if stamp and place.exists() and git("config", "lab.source").strip() == stamp:
+                       found="commits, changes or files of your own", do="move the folder away, then try again")
+    if same:
         git("reset", "-q", "--hard", "base")
     else:
         git = Git(kernel.build / "tree.new", git.who)
@@ -637,16 +660,15 @@ def parser() -> argparse.ArgumentParser:
 
 def main(given: argparse.Namespace) -> None:
     kernel = trees.chosen(given)[0]
+    rendering = render(kernel)
     if given.what == "tree":
-        say(f"{tree(kernel)}: the series on top of tag `base`")
+        say(f"{tree(kernel, rendering)}: the series on top of tag `base`")
     else:
-        rendering = render(kernel)
         for patch in series(kernel, rendering=rendering):
             say(str(patch))
-        for subject in rendering.unneeded:
-            say(f"not needed here: {subject}")
-        if rendering.left:
-            say(f"left out, as this tree has no place for it: {', '.join(rendering.left)}")
+    for subject in rendering.unneeded:
+        say(f"not needed here: {subject}")
+    tell(rendering)
 
 
 if __name__ == "__main__":

@@ -544,14 +544,14 @@ def test_old_patches_stay_when_rendering_fails(two: Path, kernel: Kernel, tmp_pa
 
 
 def test_paragraphs_stand_where_they_are_true(two: Path, kernel: Kernel, tmp_path: Path) -> None:
-    """A message is of the tree as the commits before it have left it, the cover of the tree as it was."""
+    """A message is of the tree as the commits before it have left it, the cover of the tree after all."""
     text = "{}\n\n# where: mm/gate.c: gate\nIt has a gate.\n\n# unless: mm/gate.c: gate\nIt has none.\n"
     write(two, {"series/cover": text.format("mm: a small series"),
                 "series/0002-second/message": text.format("mm: second").replace("gate.c: gate", "Makefile: gate"),
                 "series/0003-third/message": text.format("mm: third"),
                 "series/0003-third/mm/Makefile.sed": "/gate/a\\\nobj-y += third.o\n"})
     found = ["It has a gate." in file.read_text() for file in render.series(kernel, tmp_path / "a")]
-    assert found == [False, False, False, True]
+    assert found == [True, False, False, True]
     for file in (tmp_path / "a").iterdir():
         assert "where:" not in file.read_text() and "unless:" not in file.read_text()
 
@@ -633,11 +633,12 @@ def test_crlf_is_refused(two: Path, checkout: Kernel) -> None:
 
 
 def test_who_signs(two: Path, checkout: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whom the kernel's repository names comes before the user's own settings, and the environment before both."""
+    """As for `git commit -s`: the environment first, then the kernel's repository; not whom a hook's commit is from."""
     git(checkout.source, "config", "user.name", "Kernel Hacker")
     assert "From: Kernel Hacker <ann@example.org>" in render.series(checkout)[-1].read_text()
-    monkeypatch.setenv("GIT_AUTHOR_NAME", "Other")
-    monkeypatch.setenv("GIT_AUTHOR_EMAIL", "other@example.org")
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "Hooked")
+    monkeypatch.setenv("GIT_COMMITTER_NAME", "Other")
+    monkeypatch.setenv("GIT_COMMITTER_EMAIL", "other@example.org")
     assert "Signed-off-by: Other <other@example.org>" in render.series(checkout)[-1].read_text()
 
 
@@ -838,11 +839,13 @@ def test_fix_without_a_place_is_left_out_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "path", "call", "where"), [
-    ("6.12", TIERS, "establish_demotion_targets", "static int __init memory_tier_late_init"),
-    ("5.15", "mm/migrate.c", "set_migration_target_nodes", "static int migration_online_cpu"),
+    ("6.12", TIERS, "establish_demotion_targets();", "static int __init memory_tier_late_init"),
+    ("6.12", TIERS, "establish_demotion_targets(); /* after the scan */", "static int __init memory_tier_late_init"),
+    ("6.1", TIERS, "if (late) { establish_demotion_targets(); }", "static int __meminit memtier_hotplug_callback"),
+    ("5.15", "mm/migrate.c", "set_migration_target_nodes();", "static int migration_online_cpu"),
 ])
 def test_callers_of_a_vendor_are_named(tmp_path: Path, name: str, path: str, call: str, where: str) -> None:
-    kernel = altered(tmp_path, name, path, (where, f"void vendor_refresh(void)\n{{\n\t{call}();\n}}\n\n{where}"))
+    kernel = altered(tmp_path, name, path, (where, f"void vendor_refresh(void)\n{{\n\t{call}\n}}\n\n{where}"))
     line = (kernel.source / path).read_text().splitlines().index("void vendor_refresh(void)") + 3
     with pytest.raises(LabError) as error:
         render.render(kernel)
@@ -898,3 +901,43 @@ def test_texts_never_stop_a_tree(tmp_path: Path) -> None:
     texts, left = {path for path in whole.files() if path.startswith(render.TEXTS)}, {*rendering.left}
     assert rendering.files() == {path: data for path, data in whole.files().items() if path not in texts}
     assert {"MAINTAINERS", *whole.origin} & texts <= left <= texts
+
+
+@pytest.mark.parametrize(("name", "path", "old", "new"), [
+    ("6.12", TIERS, "bool numa_demotion_enabled = false;", "bool numa_demotion_enabled __read_mostly = true;"),
+    ("5.15", "mm/mempolicy.c", "bool numa_demotion_enabled = false;", "bool __read_mostly numa_demotion_enabled;"),
+])
+def test_switch_may_be_declared_otherwise(tmp_path: Path, name: str, path: str, old: str, new: str) -> None:
+    rendering = render.render(altered(tmp_path, name, path, (old, new)))
+    assert rendering.left == {} and b"\nvoid demotion_retry_kswapd(void)\n" in rendering.files()[path]
+
+
+def test_what_the_gate_calls_must_be_there(tmp_path: Path) -> None:
+    """Somebody's own fix for kswapd, in a form that no rule knows: the gate would not link."""
+    kernel = altered(tmp_path, "6.12", TIERS, ("	return count;\n", "	pgdat->kswapd_failures = 0;\n	return count;\n"))
+    with pytest.raises(LabError, match="demotion_retry_kswapd"):
+        render.render(kernel)
+
+
+def test_stub_stays_while_it_is_called(tmp_path: Path) -> None:
+    """Where the build is called at boot, whatever the gate says, it is also without MIGRATION."""
+    stub = "static inline void establish_demotion_targets(void) {}\n"
+    for name, changes in ("whole", ()), ("own", (OWN_TOP_TIER,)):
+        files = render.render(altered(tmp_path / name, "6.12", TIERS, *changes)).files()
+        assert (stub in files[TIERS].decode()) == (name == "own")
+
+
+def test_trouble_with_spatch_leaves_no_fix_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(render, "SPATCH_SECONDS", 0.001)
+    with pytest.raises(LabError, match="within 0.001 s"):
+        render.render(stand_in("6.12", tmp_path))
+
+
+def test_error_names_the_owners_line(tmp_path: Path) -> None:
+    kernel = altered(tmp_path, "6.12", TIERS, ("	/* A tier or none. */\n	rcu_read_lock();\n", ""), (
+        "void node_get_allowed_targets(pg_data_t *pgdat, nodemask_t *targets)",
+        "void node_get_allowed_targets(nodemask_t *targets, pg_data_t *pgdat)"))
+    line = (kernel.source / TIERS).read_text().splitlines().index(
+        "void node_get_allowed_targets(nodemask_t *targets, pg_data_t *pgdat)") + 1
+    with pytest.raises(LabError, match=rf"{TIERS}:{line}, node_get_allowed_targets\(\)"):
+        render.render(kernel)

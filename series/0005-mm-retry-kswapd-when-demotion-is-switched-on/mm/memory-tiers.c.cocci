@@ -1,5 +1,5 @@
 // where: ^\w.*\bnode_demotion\b
-// unless: \bkswapd_clear_hopeless\b|atomic_set\(&pgdat->kswapd_failures
+// unless: \bkswapd_(failures|clear_hopeless)\b
 // unless: \bdemotion_retry_kswapd\(
 
 @store@

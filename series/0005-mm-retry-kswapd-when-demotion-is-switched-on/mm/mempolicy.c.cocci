@@ -1,5 +1,5 @@
 // where: mm/migrate.c: ^\w.*\bnode_demotion\b
-// where: ^bool numa_demotion_enabled\b
+// where: ^bool\b.*\bnuma_demotion_enabled\b
 // unless: \bdemotion_retry_kswapd\(
 
 @store@

@@ -1,7 +1,7 @@
 # where: ^\w.*\bnode_demotion\b
-# where: ^bool numa_demotion_enabled\b
+# where: ^bool\b.*\bnuma_demotion_enabled\b
 # unless: ^void demotion_retry_kswapd\(
-/^bool numa_demotion_enabled = false;$/,/^#ifdef CONFIG_SYSFS$/{
+/^bool\b.*\bnuma_demotion_enabled\b/,/^#ifdef CONFIG_SYSFS$/{
 /^#ifdef CONFIG_SYSFS$/i\
 @include series/retry-kswapd\
 @include series/retry-kswapd-count\

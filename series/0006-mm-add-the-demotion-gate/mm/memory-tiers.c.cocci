@@ -1,5 +1,6 @@
 // where: ^\w.*\bnode_demotion\b
-// gone: \bestablish_demotion_targets\(\);$ -- take the call out of your tree. After the series, have demotion_gate_node_event() called there, which builds if the gate is open, with the hotplug locks held and memory_tier_lock not
+// gone: ^void establish_demotion_targets\( -- make it static: those who call it from other files would build with the gate closed
+// gone: ^[^*]*\bestablish_demotion_targets\(\) -- take the call out of your tree. After the series, have demotion_gate_node_event() called there, which builds if the gate is open, with the hotplug locks held and memory_tier_lock not
 
 @header@
 @@

@@ -1,4 +1,5 @@
 # where: ^\w.*\bnode_demotion\b
+# where: \bmemtier_refresh_toptier\(
 /^#else$/{
 N
 /\nstatic inline void disable_all_demotion_targets(void) {}$/N

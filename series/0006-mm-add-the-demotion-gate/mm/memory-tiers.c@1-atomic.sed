@@ -1,5 +1,5 @@
 # where: \batomic_set\(&pgdat->kswapd_failures
-/^bool numa_demotion_enabled = false;$/,/^#ifdef CONFIG_SYSFS$/{
+/^bool\b.*\bnuma_demotion_enabled\b/,/^#ifdef CONFIG_SYSFS$/{
 /^#ifdef CONFIG_SYSFS$/i\
 @include series/retry-kswapd\
 	for_each_online_pgdat(pgdat)\

@@ -1,4 +1,5 @@
 // where: \bnuma_init_sysfs\(
+// has: ^void demotion_retry_kswapd\( -- see why the fix that adds it has no place
 
 @header@
 @@

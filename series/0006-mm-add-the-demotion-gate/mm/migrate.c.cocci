@@ -1,5 +1,5 @@
 // where: ^\w.*\bnode_demotion\b
-// gone: set_migration_target_nodes\(\); -- take the call out of your tree. After the series, have demotion_gate_node_event() called there, which builds if the gate is open, with the hotplug locks held
+// gone: ^[^*]*set_migration_target_nodes\(\) -- take the call out of your tree. After the series, have demotion_gate_node_event() called there, which builds if the gate is open, with the hotplug locks held
 //
 // What a vendor's tree fills beside node_demotion[] (a table for promotion, say) is filled by the same build: it stays
 // as it was while the gate is closed. Nodes that can't be demoted to have nothing that could be promoted from them.

@@ -1,5 +1,6 @@
 // where: ^\w.*\bnode_demotion\b
 // where: \bnuma_init_sysfs\(
+// has: ^void demotion_retry_kswapd\( -- see why the fix that adds it has no place
 
 @sysfs@
 identifier numa_kobj;

@@ -1,4 +1,5 @@
 // where: \bmemtier_refresh_toptier\(
+// has: mm/memory-tiers.c: ^void demotion_retry_kswapd\( -- see why the fix that adds it has no place
 
 @header@
 @@

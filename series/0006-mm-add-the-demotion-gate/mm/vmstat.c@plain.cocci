@@ -1,5 +1,6 @@
 // where: mm/memory-tiers.c: ^\w.*\bnode_demotion\b
 // unless: \bmemtier_refresh_toptier\(
+// has: mm/memory-tiers.c: ^void demotion_retry_kswapd\( -- see why the fix that adds it has no place
 
 @header@
 @@
