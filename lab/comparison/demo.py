@@ -2,6 +2,7 @@
 """`make demo`: render, build, boot, compare, toggle the gate, report."""
 
 import argparse
+import functools
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -38,8 +39,7 @@ def toggle(kernel: Kernel, image: Path) -> report.Table:
     return report.Table(f"The gate in sysfs, {kernel.name}", head, rows)
 
 
-def parser() -> argparse.ArgumentParser:
-    return trees.command("lab.comparison.demo", __doc__)
+parser = functools.partial(trees.command, "lab.comparison.demo", __doc__)
 
 
 def main(given: argparse.Namespace) -> None:

@@ -19,9 +19,8 @@ def reason(cache: Path, days: int) -> str:
     stamp = cache / "stock.from"
     # Where it came from, and one word or two of the state that this was in.
     text = stamp.read_text() if stamp.exists() else ""
-    sources = [Path(text.rsplit(" ", words)[0]) for words in (2, 1)] if text else []
-    if sources and not any(source.exists() for source in sources):
-        return f"{sources[0] if sources[0].name.endswith('.xz') else sources[1]} is gone"
+    if text and not any(Path(text.rsplit(" ", words)[0]).exists() for words in (2, 1)):
+        return f"what it came from is gone: {text.strip()}"
     idle = (time.time() - max(lock.stat().st_mtime for lock in locks)) / 86400
     return f"not used for {idle:.0f} days" if idle > days else ""
 

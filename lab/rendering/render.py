@@ -468,13 +468,9 @@ def render(kernel: Kernel) -> Rendering:
 
 
 def tell(rendering: Rendering) -> None:
-    """Say what of the series a tree lacks, and why."""
-    texts = [what for what in rendering.left if what.startswith(TEXTS)]
+    """Say what of the series has no place in a tree; of code also why."""
     for what, why in rendering.left.items():
-        if what not in texts:
-            say(f"left out: {what}\n{why}")
-    if texts:
-        say(f"left out, as this tree has no place for it: {', '.join(texts)}")
+        say(f"left out: {what}" + f"\n{why}" * (not what.startswith(TEXTS)))
 
 
 def add(files: list[tuple[str, Path]], tree: Tree, rendering: Rendering) -> None:
