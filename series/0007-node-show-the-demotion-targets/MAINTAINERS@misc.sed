@@ -1,3 +1,6 @@
 # where: ^MEMORY MANAGEMENT - MISC\n(?:.+\n)*F:\tmm/memory-tiers\.c$
-/^F:	Documentation\/ABI\/testing\/sysfs-kernel-mm-numa-demotion-gate$/i\
+# The first of the section's files, whatever else is there.
+/^MEMORY MANAGEMENT - MISC$/,/^F:/{
+/^F:/i\
 F:	Documentation/ABI/testing/sysfs-devices-node-demotion-targets
+}
